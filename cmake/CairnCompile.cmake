@@ -1,0 +1,15 @@
+# Flags for every target of this project; never exported to consumers.
+add_library(cairn_compile INTERFACE)
+target_compile_options(cairn_compile INTERFACE -Wall -Wextra -Wpedantic -Wshadow -Wconversion)
+if(CAIRN_WERROR)
+  target_compile_options(cairn_compile INTERFACE -Werror)
+endif()
+if(CMAKE_CXX_COMPILER_ID MATCHES "Clang")
+  target_compile_options(cairn_compile INTERFACE -Wthread-safety -Wthread-safety-beta)
+endif()
+
+# Sanitizers apply to the whole build: mixing sanitized and plain objects gives false reports.
+if(CAIRN_SANITIZE)
+  add_compile_options(-fsanitize=${CAIRN_SANITIZE} -fno-omit-frame-pointer -fno-sanitize-recover=all)
+  add_link_options(-fsanitize=${CAIRN_SANITIZE})
+endif()

@@ -1,0 +1,16 @@
+# The installed package: find_package(cairn CONFIG) gives cairn::cairn.
+include(CMakePackageConfigHelpers)
+
+set(cairn_package_dir ${CMAKE_INSTALL_LIBDIR}/cmake/cairn)
+install(TARGETS cairn EXPORT cairn-targets ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR})
+install(DIRECTORY include/cairn DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
+install(EXPORT cairn-targets NAMESPACE cairn:: DESTINATION ${cairn_package_dir})
+configure_package_config_file(cmake/cairn-config.cmake.in ${CMAKE_CURRENT_BINARY_DIR}/cairn-config.cmake
+  INSTALL_DESTINATION ${cairn_package_dir})
+write_basic_package_version_file(${CMAKE_CURRENT_BINARY_DIR}/cairn-config-version.cmake
+  COMPATIBILITY SameMinorVersion)
+install(FILES ${CMAKE_CURRENT_BINARY_DIR}/cairn-config.cmake ${CMAKE_CURRENT_BINARY_DIR}/cairn-config-version.cmake
+  DESTINATION ${cairn_package_dir})
+if(CAIRN_BUILD_TOOLS)
+  install(TARGETS cairn_tool RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
+endif()

@@ -1,0 +1,224 @@
+// RadixTree: the prefix cache as a path-compressed trie over token blocks.
+//
+// Beside the token-based calls of PrefixCache it offers handles. A handle remembers where a sequence ends in the
+// tree, so that an engine that adds tokens for hours pays for the new tokens only:
+//
+//     auto [handle, match] = tree.acquire(prompt, session, adapter);   // a lookup that keeps its place
+//     tree.extend(handle, tokens_that_follow, their_blocks, {});       // an insert of what follows
+//     tree.release(handle);                                            // O(1)
+//
+// Complexity below is in full blocks (of block_size tokens): p of the call's tokens, and e edges (stored pieces)
+// that the path crosses. Comparing p blocks reads their tokens once.
+#ifndef CAIRN_RADIX_TREE_H_
+#define CAIRN_RADIX_TREE_H_
+
+#include <cairn/prefix_cache.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+
+namespace cairn {
+
+struct RadixTreeOptions {
+  std::size_t block_size = 16;                   // tokens in a KV block; every call has to name the same
+  bool share_snapshots_across_sessions = false;  // tails stay private either way
+  TierKey first_tier_key = 1;                    // tier keys count up from here; not 0
+};
+
+// Monotonic counts since construction; clears do not reset them.
+struct RadixTreeCounters {
+  std::uint64_t lookups = 0;        // lookup and acquire
+  std::uint64_t hit_tokens = 0;     // sum of matched_tokens over those
+  std::uint64_t missed_tokens = 0;  // sum of tokens.size() - matched_tokens over those
+
+  std::uint64_t nodes_created = 0;
+  std::uint64_t nodes_evicted = 0;  // by evict
+  std::uint64_t nodes_cleared = 0;  // by clear: created - evicted - cleared == cached_blocks
+
+  // Snapshots that lookup, acquire or find_snapshot returned, by kind, resident or spilled.
+  std::uint64_t plain_snapshot_hits = 0;
+  std::uint64_t tail_snapshot_hits = 0;
+  std::uint64_t sibling_snapshot_hits = 0;
+  std::uint64_t spilled_snapshot_hits = 0;  // of the three above, those that were spilled
+  std::uint64_t snapshot_gap_tokens = 0;    // lookups that returned one: sum of matched_tokens - its tokens
+
+  std::uint64_t snapshots_put = 0;
+  std::uint64_t snapshots_replaced = 0;  // a put found its place taken
+  std::uint64_t tails_replaced = 0;      // of those, a tail by another session's tail
+  std::uint64_t snapshots_evicted = 0;   // evict_snapshot_lru, and kDrop of evict_snapshot_to_tier
+  std::uint64_t spills = 0;              // kSpill of evict_snapshot_to_tier
+  std::uint64_t promotions = 0;          // promote_snapshot that answered true
+  std::uint64_t forgotten_keys = 0;      // forget_snapshot_tier_key that answered true
+  std::uint64_t orphaned_keys = 0;       // keys that take_orphaned_tier_keys returned or will return
+
+  std::uint64_t protocol_errors = 0;  // releases, by tokens, of what no caller can have held
+};
+
+// One use on each node of a chain, held by its end. Move-only. Made by RadixTree::acquire; afterwards owned by the
+// caller, who gives it back with RadixTree::release. It survives every change elsewhere in the tree. After a clear
+// of its adapter it holds nothing any more, and every call with it is harmless. Dropping it without a release leaves
+// its nodes in use until the next clear. One handle must not be used by two threads at once; different ones may.
+class PrefixHandle {
+ public:
+  PrefixHandle() = default;
+  PrefixHandle(PrefixHandle&& other) noexcept { *this = static_cast<PrefixHandle&&>(other); }
+  PrefixHandle& operator=(PrefixHandle&& other) noexcept;
+  PrefixHandle(const PrefixHandle&) = delete;
+  PrefixHandle& operator=(const PrefixHandle&) = delete;
+  ~PrefixHandle() = default;
+
+  // Tokens whose nodes it holds: a multiple of block_size.
+  [[nodiscard]] std::size_t tokens() const { return tokens_; }
+  [[nodiscard]] AdapterId adapter_id() const { return adapter_id_; }
+  // The adapter's epoch when it was acquired.
+  [[nodiscard]] std::uint64_t epoch() const { return epoch_; }
+  // False for a handle that was default-constructed, moved from or released.
+  [[nodiscard]] bool valid() const { return tree_ != 0; }
+
+ private:
+  friend class RadixTree;
+  std::uint64_t tree_ = 0;  // which tree made it; 0: none
+  AdapterId adapter_id_ = 0;
+  std::uint64_t epoch_ = 0;
+  std::size_t tokens_ = 0;
+  std::uint32_t edge_ = 0;      // meaningless while tokens_ is 0
+  std::uint32_t boundary_ = 0;  // the same
+};
+
+class RadixTree final : public PrefixCache {
+ public:
+  // Throws std::invalid_argument: block_size zero; first_tier_key zero.
+  explicit RadixTree(RadixTreeOptions options = {});
+  ~RadixTree() override;
+  RadixTree(const RadixTree&) = delete;
+  RadixTree& operator=(const RadixTree&) = delete;
+
+  // ---- PrefixCache; semantics in <cairn/prefix_cache.h> ----
+
+  // O(p + e), and O(log snapshots) for each edge on the way that has some.
+  PrefixMatch lookup(std::span<const TokenId> tokens, std::size_t block_size, SessionHash session_hash,
+                     AdapterId adapter_id) override;
+  // O(p + e).
+  InsertAcquired insert(std::span<const TokenId> tokens, std::span<const BlockId> block_table,
+                        std::span<const DiskBlockId> disk_block_ids, std::size_t block_size,
+                        std::size_t matched_tokens, AdapterId adapter_id) override;
+  SnapshotInsert insert_with_snapshot(std::span<const TokenId> tokens, std::span<const BlockId> block_table,
+                                      std::span<const DiskBlockId> disk_block_ids, std::size_t block_size,
+                                      SnapshotId snapshot_id, SessionHash session_hash, std::size_t matched_tokens,
+                                      AdapterId adapter_id) override;
+  std::optional<SnapshotId> insert_intermediate_snapshot(std::span<const TokenId> tokens,
+                                                         std::span<const BlockId> block_table,
+                                                         std::span<const DiskBlockId> disk_block_ids,
+                                                         std::size_t block_size, SnapshotId snapshot_id,
+                                                         SessionHash session_hash, std::size_t matched_tokens,
+                                                         AdapterId adapter_id) override;
+  std::vector<SnapshotId> insert_tail_snapshot(std::span<const TokenId> tokens, SnapshotId snapshot_id,
+                                               SessionHash session_hash, AdapterId adapter_id) override;
+  std::optional<SnapshotId> insert_tail_sibling_snapshot(std::span<const TokenId> tokens, SnapshotId snapshot_id,
+                                                         SessionHash session_hash, AdapterId adapter_id) override;
+  // O(p + e); never allocates.
+  void release(std::span<const TokenId> tokens, std::size_t block_size, AdapterId adapter_id) override;
+  void release_matched(std::span<const TokenId> tokens, std::size_t block_size, std::size_t matched_tokens,
+                       AdapterId adapter_id) override;
+  // O(log edges) for each block.
+  EvictedBlocks evict(std::size_t num_blocks) override;
+  // O(log snapshots).
+  std::optional<SnapshotId> evict_snapshot_lru() override;
+  [[nodiscard]] std::size_t snapshot_count() const override;
+  [[nodiscard]] CacheStats stats() const override;
+  [[nodiscard]] std::size_t peek_matched_tokens(std::span<const TokenId> tokens, std::size_t block_size,
+                                                AdapterId adapter_id) const override;
+  std::optional<TierEvict> evict_snapshot_to_tier(std::size_t min_tokens) override;
+  bool promote_snapshot(TierKey key, SnapshotId new_slot) override;
+  bool forget_snapshot_tier_key(TierKey key) override;
+  SnapshotRef find_snapshot(std::span<const TokenId> tokens, std::size_t max_tokens, SessionHash session_hash,
+                            AdapterId adapter_id) override;
+  std::vector<TierKey> take_orphaned_tier_keys() override;
+  // O(everything cached, whatever the adapter).
+  Cleared clear(AdapterId adapter_id) override;
+  Cleared clear() override;
+  [[nodiscard]] std::uint64_t epoch(AdapterId adapter_id) const override;
+
+  // ---- The same, for callers that may be overtaken by a clear ----
+  //
+  // `epoch` is epoch(adapter_id) from when the caller's lookup or computation began. It is compared inside the step;
+  // if it has passed, nothing is done: the inserts set `epoch_passed` and acquire nothing, and a snapshot comes
+  // back as displaced.
+
+  struct EpochInsert : InsertAcquired {
+    bool epoch_passed = false;
+  };
+  struct EpochSnapshotInsert : SnapshotInsert {
+    bool epoch_passed = false;
+  };
+  EpochInsert insert(std::span<const TokenId> tokens, std::span<const BlockId> block_table,
+                     std::span<const DiskBlockId> disk_block_ids, std::size_t block_size, std::size_t matched_tokens,
+                     AdapterId adapter_id, std::uint64_t epoch);
+  EpochSnapshotInsert insert_with_snapshot(std::span<const TokenId> tokens, std::span<const BlockId> block_table,
+                                           std::span<const DiskBlockId> disk_block_ids, std::size_t block_size,
+                                           SnapshotId snapshot_id, SessionHash session_hash,
+                                           std::size_t matched_tokens, AdapterId adapter_id, std::uint64_t epoch);
+  std::optional<SnapshotId> insert_intermediate_snapshot(std::span<const TokenId> tokens,
+                                                         std::span<const BlockId> block_table,
+                                                         std::span<const DiskBlockId> disk_block_ids,
+                                                         std::size_t block_size, SnapshotId snapshot_id,
+                                                         SessionHash session_hash, std::size_t matched_tokens,
+                                                         AdapterId adapter_id, std::uint64_t epoch);
+  std::vector<SnapshotId> insert_tail_snapshot(std::span<const TokenId> tokens, SnapshotId snapshot_id,
+                                               SessionHash session_hash, AdapterId adapter_id, std::uint64_t epoch);
+  std::optional<SnapshotId> insert_tail_sibling_snapshot(std::span<const TokenId> tokens, SnapshotId snapshot_id,
+                                                         SessionHash session_hash, AdapterId adapter_id,
+                                                         std::uint64_t epoch);
+  void release(std::span<const TokenId> tokens, std::size_t block_size, AdapterId adapter_id, std::uint64_t epoch);
+  void release_matched(std::span<const TokenId> tokens, std::size_t block_size, std::size_t matched_tokens,
+                       AdapterId adapter_id, std::uint64_t epoch);
+
+  // ---- Handles ----
+
+  struct Acquired {
+    PrefixHandle handle;
+    PrefixMatch match;
+  };
+
+  // lookup, with a handle on where it ended. The handle is valid even if nothing matched (it then holds no node):
+  // extend starts from it all the same. O(p + e) as lookup.
+  Acquired acquire(std::span<const TokenId> tokens, SessionHash session_hash, AdapterId adapter_id);
+
+  // Inserts what follows the handle: the first min(tokens.size() / block_size, block_table.size()) full blocks of
+  // `tokens`, which start at token handle.tokens() of the sequence. Existing nodes keep their blocks, as in insert.
+  // The handle moves to the end of what was inserted. All nodes of its chain are stamped, except when no full block
+  // follows: then nothing happens. O(p) in the new blocks.
+  // If the adapter was cleared since the handle was acquired, `epoch_passed` is set and nothing happens.
+  // Throws std::invalid_argument: a handle that is not valid or of another tree; disk_block_ids neither empty nor as
+  // long as block_table.
+  EpochInsert extend(PrefixHandle& handle, std::span<const TokenId> tokens, std::span<const BlockId> block_table,
+                     std::span<const DiskBlockId> disk_block_ids);
+
+  // Gives up the nodes past the first `tokens` (rounded down to a block); the nodes stay cached. Stamps nothing.
+  // O(edges crossed). Throws std::invalid_argument: a handle that is not valid or of another tree; tokens beyond
+  // handle.tokens().
+  void truncate(PrefixHandle& handle, std::size_t tokens);
+
+  // Drops the handle's uses; it is not valid afterwards. A handle that is not valid is let pass. O(1); never
+  // allocates. Throws std::invalid_argument: a handle of another tree.
+  void release(PrefixHandle& handle);
+
+  // ---- Watching ----
+
+  [[nodiscard]] RadixTreeCounters counters() const;
+
+  // Checks every invariant of the structure. Empty if all hold, else what is wrong. For tests and debugging: it
+  // holds the lock for O(everything cached).
+  [[nodiscard]] std::string validate() const;
+
+ private:
+  class Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace cairn
+
+#endif  // CAIRN_RADIX_TREE_H_

@@ -1,0 +1,29 @@
+// The one home of hashing. A hash only ever narrows a search: whoever uses one compares the tokens afterwards.
+#ifndef CAIRN_BASE_HASH_H_
+#define CAIRN_BASE_HASH_H_
+
+#define XXH_INLINE_ALL
+#include <xxhash.h>
+
+#include <cstdint>
+#include <span>
+
+#include "cairn/prefix_cache.h"
+
+namespace cairn {
+
+// XXH3-64 of the tokens, mixed with `seed`. With CAIRN_CONSTANT_HASH, which one test build defines, every hash is
+// equal: what passes there does not depend on hashes for correctness.
+inline std::uint64_t hash_tokens(std::span<const TokenId> tokens, std::uint64_t seed) noexcept {
+#ifdef CAIRN_CONSTANT_HASH
+  static_cast<void>(tokens);
+  static_cast<void>(seed);
+  return 0;
+#else
+  return XXH3_64bits_withSeed(tokens.data(), tokens.size_bytes(), seed);
+#endif
+}
+
+}  // namespace cairn
+
+#endif  // CAIRN_BASE_HASH_H_
