@@ -166,10 +166,12 @@ class PrefixCache {
 
   // Puts a plain snapshot at `tokens`; leaves nodes and uses alone (the block arguments are checked as for insert).
   // Returns the displaced slot.
-  virtual std::optional<SnapshotId> insert_intermediate_snapshot(
-      std::span<const TokenId> tokens, std::span<const BlockId> block_table,
-      std::span<const DiskBlockId> disk_block_ids, std::size_t block_size, SnapshotId snapshot_id,
-      SessionHash session_hash, std::size_t matched_tokens, AdapterId adapter_id) = 0;
+  virtual std::optional<SnapshotId> insert_intermediate_snapshot(std::span<const TokenId> tokens,
+                                                                 std::span<const BlockId> block_table,
+                                                                 std::span<const DiskBlockId> disk_block_ids,
+                                                                 std::size_t block_size, SnapshotId snapshot_id,
+                                                                 SessionHash session_hash, std::size_t matched_tokens,
+                                                                 AdapterId adapter_id) = 0;
 
   // Puts the session's tail, after removing its earlier tail and sibling, wherever they are. Returns every slot
   // that this frees. With session 0 it keeps nothing and returns snapshot_id itself. Touches no node.

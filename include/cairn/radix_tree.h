@@ -26,6 +26,7 @@ struct RadixTreeOptions {
   std::size_t block_size = 16;                   // tokens in a KV block; every call has to name the same
   bool share_snapshots_across_sessions = false;  // tails stay private either way
   TierKey first_tier_key = 1;                    // tier keys count up from here; not 0
+  std::uint64_t hash_seed = 0;                   // of the hash tables; 0: drawn at random. No answer depends on it
 };
 
 // Monotonic counts since construction; clears do not reset them.

@@ -1,10 +1,11 @@
-// The one home of hashing. A hash only ever narrows a search: whoever uses one compares the tokens afterwards.
+// The one home of hashing. A hash only ever narrows a search: whoever uses one compares the keys afterwards.
 #ifndef CAIRN_BASE_HASH_H_
 #define CAIRN_BASE_HASH_H_
 
 #define XXH_INLINE_ALL
 #include <xxhash.h>
 
+#include <cstddef>
 #include <cstdint>
 #include <span>
 
@@ -23,6 +24,19 @@ inline std::uint64_t hash_tokens(std::span<const TokenId> tokens, std::uint64_t 
   return XXH3_64bits_withSeed(tokens.data(), tokens.size_bytes(), seed);
 #endif
 }
+
+// Hash of an id that is a 64-bit number, for the hash tables.
+struct IdHash {
+  using is_avalanching = void;
+  std::size_t operator()(std::uint64_t id) const noexcept {
+#ifdef CAIRN_CONSTANT_HASH
+    static_cast<void>(id);
+    return 0;
+#else
+    return XXH3_64bits(&id, sizeof id);
+#endif
+  }
+};
 
 }  // namespace cairn
 

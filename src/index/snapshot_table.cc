@@ -1,0 +1,324 @@
+#include "index/snapshot_table.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "base/check.h"
+
+namespace cairn {
+namespace {
+
+// A snapshot that is no tail is in the lane of its session and in the one for any session.
+constexpr bool kBothLanes[] = {false, true};
+
+}  // namespace
+
+SnapshotTable::SnapshotTable(BlockTrie& trie, std::uint64_t hash_seed, bool shared, TierKey first_tier_key)
+    : trie_(trie),
+      hash_seed_(hash_seed),
+      shared_(shared),
+      places_(0, PlaceHash{&snapshots_}, PlaceEqual{&snapshots_}),
+      next_key_(first_tier_key) {}
+
+// ---- Finding ----
+
+bool SnapshotTable::PlaceEqual::operator()(Index index, const PlaceKey& key) const {
+  const Snapshot& snapshot = (*snapshots)[index];
+  return snapshot.at == key.at && std::ranges::equal(snapshot.residual, key.residual);
+}
+
+SnapshotTable::PlaceKey SnapshotTable::place_key(Position at, std::span<const TokenId> residual) const {
+  return {at, residual, hash_tokens(residual, BlockTrie::stop_key(at) ^ hash_seed_)};
+}
+
+SnapshotTable::Index SnapshotTable::find_place(Position at, std::span<const TokenId> residual) const {
+  const auto found = places_.find(place_key(at, residual));
+  return found == places_.end() ? kNone : *found;
+}
+
+SnapshotTable::Index SnapshotTable::deeper(Index a, Index b) const {
+  if (a == kNone || b == kNone) return a == kNone ? b : a;
+  return snapshots_[a].tokens > snapshots_[b].tokens ? a : b;
+}
+
+SnapshotTable::Index SnapshotTable::find_deepest(Position at, const Query& query) const {
+  if (size_ == 0) return kNone;
+  for (; at.edge != kNoEdge; at = trie_.edges()[at.edge].parent) {
+    if (trie_.edges()[at.edge].snapshots == 0) continue;
+    Index best = kNone;
+    if (shared_ || query.session == 0) {
+      best = deepest_in_lane(at, {.edge = at.edge, .any_session = true}, query);
+    } else {
+      best = deeper(deepest_in_lane(at, {.edge = at.edge}, query),
+                    deepest_in_lane(at, {.edge = at.edge, .session = query.session}, query));
+    }
+    best = deeper(best, tail_on(at, query));
+    if (best != kNone) return best;  // an edge further up has none as deep
+  }
+  return kNone;
+}
+
+// Of one edge's lane, above or at `at` and on the tokens of the query.
+SnapshotTable::Index SnapshotTable::deepest_in_lane(Position at, LaneEntry lane, const Query& query) const {
+  lane.tokens = std::min(query.max_tokens, boundary_tokens(at) + block_size() - 1);
+  lane.index = kNone;
+  while (true) {
+    auto entry = lanes_.upper_bound(lane);
+    if (entry == lanes_.begin()) return kNone;
+    --entry;
+    if (entry->edge != lane.edge || entry->any_session != lane.any_session || entry->session != lane.session) {
+      return kNone;
+    }
+    const Snapshot& candidate = snapshots_[entry->index];
+    if (candidate.residual.empty()) return entry->index;
+
+    // This boundary has snapshots with a residual, none longer than the candidate's. Which one agrees?
+    const std::span<const TokenId> rest = query.tokens.subspan(boundary_tokens(candidate.at));
+    for (std::size_t count = candidate.residual.size(); count > 0; --count) {
+      const Index found = find_place(candidate.at, rest.first(count));
+      if (found == kNone || snapshots_[found].kind == SnapshotKind::kTail) continue;
+      if (lane.any_session || snapshots_[found].session == lane.session) return found;
+    }
+    lane.tokens = boundary_tokens(candidate.at);
+  }
+}
+
+SnapshotTable::Index SnapshotTable::tail_on(Position at, const Query& query) const {
+  if (query.session == 0) return kNone;
+  const auto session = sessions_.find(query.session);
+  if (session == sessions_.end() || session->second.tail == kNone) return kNone;
+  const Snapshot& tail = snapshots_[session->second.tail];
+  if (tail.at.edge != at.edge || tail.at.boundary > at.boundary || tail.tokens > query.max_tokens) return kNone;
+  const auto rest = query.tokens.subspan(boundary_tokens(tail.at), tail.residual.size());
+  return std::ranges::equal(rest, tail.residual) ? session->second.tail : kNone;
+}
+
+void SnapshotTable::stamp(Index index, Stamp now) noexcept {
+  Snapshot& snapshot = snapshots_[index];
+  if (snapshot.resident) {
+    auto node = lru_.extract({snapshot.stamp, index});
+    node.value().first = now;
+    lru_.insert(lru_.end(), std::move(node));
+  }
+  snapshot.stamp = now;
+}
+
+// ---- Putting ----
+
+SnapshotTable::Pending SnapshotTable::prepare(const Put& put) {
+  Pending pending;
+  Snapshot& snapshot = pending.snapshot_;
+  const auto residual = put.tokens.last(put.tokens.size() % block_size());
+  snapshot.residual.assign(residual.begin(), residual.end());
+  snapshot.tokens = put.tokens.size();
+  snapshot.kind = put.kind;
+  snapshot.session = put.session;
+  snapshot.slot = put.slot;
+  snapshot.resident = true;
+  snapshot.live = true;
+  if (put.kind != SnapshotKind::kTail) {
+    for (const bool any : kBothLanes) pending.lanes_.insert({.any_session = any});
+  }
+  pending.lru_.insert({0, 0});
+
+  if (first_free_ == kNone) make_room(snapshots_, 1);
+  make_room(places_, 1);
+  make_room(by_slot_, 1);
+  make_room(sessions_, 1);
+  constexpr std::size_t kMostDisplaced = 3;  // an earlier tail, its sibling, and what lies at this place
+  make_room(orphaned_, kMostDisplaced);
+
+  snapshot.at = trie_.keep_tokens(put.adapter_id, put.tokens);
+  try {
+    trie_.prepare_stop();
+  } catch (...) {
+    trie_.drop_unused(snapshot.at);
+    throw;
+  }
+  trie_.add_anchor(snapshot.at);
+  snapshot.place_hash = place_key(snapshot.at, residual).hash;
+  return pending;
+}
+
+void SnapshotTable::give_up(Pending pending) noexcept {
+  trie_.drop_anchor(pending.snapshot_.at);
+}
+
+std::optional<SnapshotId> SnapshotTable::put(Pending pending, Stamp now, RadixTreeCounters& counters) noexcept {
+  const Snapshot& next = pending.snapshot_;
+  std::optional<SnapshotId> displaced;
+  ++counters.snapshots_put;
+  if (const Index taken = find_place(next.at, next.residual); taken != kNone) {
+    const Snapshot& old = snapshots_[taken];
+    ++counters.snapshots_replaced;
+    if (old.kind == SnapshotKind::kTail && next.kind == SnapshotKind::kTail && old.session != next.session) {
+      ++counters.tails_replaced;
+    }
+    displaced = displace(taken, counters);
+  }
+  pending.snapshot_.stamp = now;
+
+  Index index = first_free_;
+  if (index == kNone) {
+    index = static_cast<Index>(snapshots_.size());
+    snapshots_.emplace_back();
+  } else {
+    first_free_ = snapshots_[index].next_free;
+  }
+  enter(index, pending);
+  return displaced;
+}
+
+void SnapshotTable::enter(Index index, Pending& pending) noexcept {
+  snapshots_[index] = std::move(pending.snapshot_);
+  const Snapshot& snapshot = snapshots_[index];
+  for (const bool any : kBothLanes) {
+    if (pending.lanes_.empty()) break;
+    auto node = pending.lanes_.extract(pending.lanes_.begin());
+    node.value() = {snapshot.at.edge, any, any ? 0 : snapshot.session, snapshot.tokens, index};
+    lanes_.insert(std::move(node));
+  }
+  auto lru_node = pending.lru_.extract(pending.lru_.begin());
+  lru_node.value() = {snapshot.stamp, index};
+  lru_.insert(lru_.end(), std::move(lru_node));
+
+  places_.insert(index);
+  by_slot_.emplace(snapshot.slot, index);
+  ++trie_.edges()[snapshot.at.edge].snapshots;
+  ++size_;
+  if (snapshot.kind == SnapshotKind::kTail) sessions_[snapshot.session].tail = index;
+  if (snapshot.kind == SnapshotKind::kTailSibling) sessions_[snapshot.session].sibling = index;
+}
+
+void SnapshotTable::remove(Index index) noexcept {
+  Snapshot& snapshot = snapshots_[index];
+  CAIRN_CHECK(snapshot.live);
+  if (snapshot.kind != SnapshotKind::kTail) {
+    for (const bool any : kBothLanes) {
+      lanes_.erase({snapshot.at.edge, any, any ? 0 : snapshot.session, snapshot.tokens, index});
+    }
+  }
+  if (snapshot.resident) {
+    lru_.erase({snapshot.stamp, index});
+    by_slot_.erase(snapshot.slot);
+  } else {
+    by_key_.erase(snapshot.key);
+  }
+  leave_session(index);
+  places_.erase(index);
+  --size_;
+  const Position at = snapshot.at;
+  --trie_.edges()[at.edge].snapshots;
+  snapshot = Snapshot{};
+  snapshot.next_free = first_free_;
+  first_free_ = index;
+  trie_.drop_anchor(at);
+}
+
+std::optional<SnapshotId> SnapshotTable::displace(Index index, RadixTreeCounters& counters) noexcept {
+  const Snapshot& snapshot = snapshots_[index];
+  std::optional<SnapshotId> slot;
+  if (snapshot.resident) {
+    slot = snapshot.slot;
+  } else {
+    orphaned_.push_back(snapshot.key);
+    ++counters.orphaned_keys;
+  }
+  remove(index);
+  return slot;
+}
+
+// ---- Sessions ----
+
+void SnapshotTable::leave_session(Index index) noexcept {
+  const Snapshot& snapshot = snapshots_[index];
+  if (snapshot.kind == SnapshotKind::kPlain) return;
+  const auto session = sessions_.find(snapshot.session);
+  CAIRN_CHECK(session != sessions_.end());
+  Index& holder = snapshot.kind == SnapshotKind::kTail ? session->second.tail : session->second.sibling;
+  CAIRN_CHECK(holder == index);
+  holder = kNone;
+  if (session->second.tail == kNone && session->second.sibling == kNone) sessions_.erase(session);
+}
+
+bool SnapshotTable::has_tail(SessionHash session) const {
+  const auto found = sessions_.find(session);
+  return found != sessions_.end() && found->second.tail != kNone;
+}
+
+bool SnapshotTable::has_sibling(SessionHash session) const {
+  const auto found = sessions_.find(session);
+  return found != sessions_.end() && found->second.sibling != kNone;
+}
+
+void SnapshotTable::sweep_session(SessionHash session, std::vector<SnapshotId>& slots,
+                                  RadixTreeCounters& counters) noexcept {
+  const auto found = sessions_.find(session);
+  if (found == sessions_.end()) return;
+  const Session swept = found->second;  // removing its snapshots removes the entry
+  for (const Index index : {swept.tail, swept.sibling}) {
+    if (index == kNone) continue;
+    if (const auto slot = displace(index, counters)) slots.push_back(*slot);
+  }
+}
+
+// ---- Spilling ----
+
+TierKey SnapshotTable::spill(Index index) {
+  make_room(by_key_, 1);
+  Snapshot& snapshot = snapshots_[index];
+  CAIRN_CHECK(snapshot.resident);
+  snapshot.lru_node = lru_.extract({snapshot.stamp, index});
+  by_slot_.erase(snapshot.slot);
+  snapshot.resident = false;
+  snapshot.slot = 0;
+  snapshot.key = next_key_++;
+  by_key_.emplace(snapshot.key, index);
+  return snapshot.key;
+}
+
+SnapshotTable::Index SnapshotTable::find_key(TierKey key) const {
+  const auto found = by_key_.find(key);
+  return found == by_key_.end() ? kNone : found->second;
+}
+
+void SnapshotTable::promote(Index index, SnapshotId slot) {
+  make_room(by_slot_, 1);
+  Snapshot& snapshot = snapshots_[index];
+  CAIRN_CHECK(!snapshot.resident);
+  by_key_.erase(snapshot.key);
+  snapshot.key = 0;
+  snapshot.slot = slot;
+  snapshot.resident = true;
+  snapshot.lru_node.value() = {snapshot.stamp, index};  // promoting does not stamp
+  lru_.insert(std::move(snapshot.lru_node));
+  by_slot_.emplace(slot, index);
+}
+
+// ---- Clearing ----
+
+void SnapshotTable::reserve_cleared(std::optional<AdapterId> adapter_id, Cleared& out) const {
+  std::size_t slots = 0;
+  std::size_t keys = 0;
+  for (const Snapshot& snapshot : snapshots_) {
+    if (!snapshot.live || (adapter_id && adapter_of(snapshot) != *adapter_id)) continue;
+    ++(snapshot.resident ? slots : keys);
+  }
+  out.slots.reserve(slots);
+  out.tier_keys.reserve(keys);
+}
+
+void SnapshotTable::clear(std::optional<AdapterId> adapter_id, Cleared& out) noexcept {
+  for (Index index = 0; index < snapshots_.size(); ++index) {
+    const Snapshot& snapshot = snapshots_[index];
+    if (!snapshot.live || (adapter_id && adapter_of(snapshot) != *adapter_id)) continue;
+    if (snapshot.resident) {
+      out.slots.push_back(snapshot.slot);
+    } else {
+      out.tier_keys.push_back(snapshot.key);
+    }
+    remove(index);
+  }
+}
+
+}  // namespace cairn

@@ -1,0 +1,200 @@
+// The snapshots: where each lies on the trie, who may see it, in which order they are evicted.
+//
+// A snapshot of n tokens hangs at the block boundary floor(n / block_size) of the trie, by an anchor that keeps the
+// tokens up to there, and holds the remaining tokens (fewer than a block: its residual) itself. Boundaries never
+// move, so neither does a snapshot, whatever happens to the blocks.
+//
+// The deepest visible snapshot on a path is found from the path's end upwards, one edge at a time. For each edge the
+// snapshots are ordered by depth in lanes, so that those of other sessions are never looked at:
+//   lane "any session"  every snapshot but tails: for lookups without a session, or if snapshots are shared
+//   lane of session s   those of session s but its tail; session 0 is the lane that all see
+// A session's tail is unique, so the table of sessions says where it is. Several snapshots can share a boundary and
+// differ in their residual; the one that agrees with the looked-up tokens is found by hash, one probe per length.
+//
+// Not synchronised. What may allocate says so and gives the strong guarantee; all else never throws.
+#ifndef CAIRN_INDEX_SNAPSHOT_TABLE_H_
+#define CAIRN_INDEX_SNAPSHOT_TABLE_H_
+
+#include <compare>
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <set>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "base/containers.h"
+#include "cairn/prefix_cache.h"
+#include "cairn/radix_tree.h"
+#include "index/block_trie.h"
+
+namespace cairn {
+
+enum class SnapshotKind : std::uint8_t { kPlain, kTail, kTailSibling };
+
+class SnapshotTable {
+ public:
+  using Index = std::uint32_t;  // of a snapshot in this table
+  static constexpr Index kNone = 0xFFFFFFFF;
+
+  struct LaneEntry {
+    EdgeId edge = 0;
+    bool any_session = false;
+    SessionHash session = 0;
+    std::size_t tokens = 0;  // a lane is ordered by depth
+    Index index = 0;
+
+    friend auto operator<=>(const LaneEntry&, const LaneEntry&) = default;
+  };
+  using LruEntry = std::pair<Stamp, Index>;
+
+  struct Snapshot {
+    Position at;
+    std::vector<TokenId> residual;
+    std::size_t tokens = 0;  // depth
+    SessionHash session = 0;
+    Stamp stamp = 0;
+    std::uint64_t place_hash = 0;
+    SnapshotKind kind = SnapshotKind::kPlain;
+    bool live = false;
+    bool resident = false;
+    SnapshotId slot = 0;  // if resident
+    TierKey key = 0;      // if spilled
+    Index next_free = kNone;
+    std::set<LruEntry>::node_type lru_node;  // waits here while it is spilled
+  };
+
+  SnapshotTable(BlockTrie& trie, std::uint64_t hash_seed, bool shared, TierKey first_tier_key);
+  SnapshotTable(const SnapshotTable&) = delete;
+  SnapshotTable& operator=(const SnapshotTable&) = delete;
+
+  [[nodiscard]] std::size_t size() const { return size_; }
+  [[nodiscard]] const Snapshot& operator[](Index index) const { return snapshots_[index]; }
+  [[nodiscard]] bool is_resident(SnapshotId slot) const { return by_slot_.contains(slot); }
+
+  // ---- Finding ----
+
+  // The deepest snapshot on `tokens` above or at `at`, of at most `max_tokens` tokens, that `session` may see. `at`
+  // is where a walk of `tokens` ended, no deeper than max_tokens.
+  struct Query {
+    std::span<const TokenId> tokens;
+    std::size_t max_tokens = 0;
+    SessionHash session = 0;
+  };
+  [[nodiscard]] Index find_deepest(Position at, const Query& query) const;
+  void stamp(Index index, Stamp now) noexcept;
+
+  // ---- Putting ----
+
+  // A snapshot that is ready to be put but not yet seen. Making one allocates; putting it does not.
+  class Pending {
+   public:
+    Pending() = default;
+    Pending(Pending&&) = default;
+    Pending& operator=(Pending&&) = default;
+
+   private:
+    friend class SnapshotTable;
+    Snapshot snapshot_;
+    std::set<LaneEntry> lanes_;  // the nodes of what it will enter, with any keys
+    std::set<LruEntry> lru_;
+  };
+  struct Put {
+    std::span<const TokenId> tokens;
+    SnapshotKind kind = SnapshotKind::kPlain;
+    SessionHash session = 0;
+    SnapshotId slot = 0;
+    AdapterId adapter_id = 0;
+  };
+  // Allocates. Keeps the tokens of the path in the trie; the caller then puts it, or gives it up.
+  [[nodiscard]] Pending prepare(const Put& put);
+  void give_up(Pending pending) noexcept;
+  // Returns the slot of the snapshot that was at this place, if it was resident.
+  std::optional<SnapshotId> put(Pending pending, Stamp now, RadixTreeCounters& counters) noexcept;
+
+  // ---- Sessions ----
+
+  [[nodiscard]] bool has_tail(SessionHash session) const;
+  [[nodiscard]] bool has_sibling(SessionHash session) const;
+  // Removes the session's tail and sibling; `slots`, with room for two, gets their slots.
+  void sweep_session(SessionHash session, std::vector<SnapshotId>& slots, RadixTreeCounters& counters) noexcept;
+
+  // ---- Eviction, spilling ----
+
+  // The least recently used resident one, or kNone.
+  [[nodiscard]] Index victim() const { return lru_.empty() ? kNone : lru_.begin()->second; }
+  void remove(Index index) noexcept;
+  TierKey spill(Index index);  // allocates
+  [[nodiscard]] Index find_key(TierKey key) const;
+  void promote(Index index, SnapshotId slot);  // allocates
+  [[nodiscard]] std::vector<TierKey> take_orphaned() noexcept { return std::exchange(orphaned_, {}); }
+
+  // Everything of one adapter, or of all. `out` has to have room (reserve_cleared). Keys that die are no orphans.
+  void reserve_cleared(std::optional<AdapterId> adapter_id, Cleared& out) const;
+  void clear(std::optional<AdapterId> adapter_id, Cleared& out) noexcept;
+
+  // Empty, or what is wrong; adds the anchors it holds to `anchors`. Allocates.
+  [[nodiscard]] std::string validate(BlockTrie::AnchorCounts& anchors) const;
+
+ private:
+  struct Session {
+    Index tail = kNone;
+    Index sibling = kNone;
+  };
+
+  // The table of places is a set of snapshots, found by position and residual.
+  struct PlaceKey {
+    Position at;
+    std::span<const TokenId> residual;
+    std::uint64_t hash = 0;
+  };
+  struct PlaceHash {
+    using is_transparent = void;
+    using is_avalanching = void;
+    const std::vector<Snapshot>* snapshots = nullptr;
+    std::size_t operator()(Index index) const { return (*snapshots)[index].place_hash; }
+    std::size_t operator()(const PlaceKey& key) const { return key.hash; }
+  };
+  struct PlaceEqual {
+    using is_transparent = void;
+    const std::vector<Snapshot>* snapshots = nullptr;
+    bool operator()(Index a, Index b) const { return a == b; }
+    bool operator()(Index index, const PlaceKey& key) const;
+    bool operator()(const PlaceKey& key, Index index) const { return (*this)(index, key); }
+  };
+
+  [[nodiscard]] PlaceKey place_key(Position at, std::span<const TokenId> residual) const;
+  [[nodiscard]] Index find_place(Position at, std::span<const TokenId> residual) const;
+  [[nodiscard]] Index deeper(Index a, Index b) const;
+  [[nodiscard]] Index deepest_in_lane(Position at, LaneEntry lane, const Query& query) const;
+  [[nodiscard]] Index tail_on(Position at, const Query& query) const;
+  [[nodiscard]] std::size_t block_size() const { return trie_.block_size(); }
+  [[nodiscard]] std::size_t boundary_tokens(Position at) const { return trie_.depth(at) * block_size(); }
+  [[nodiscard]] AdapterId adapter_of(const Snapshot& s) const { return trie_.edges()[s.at.edge].adapter_id; }
+
+  void enter(Index index, Pending& pending) noexcept;
+  // Removes it and returns its slot; the key of a spilled one becomes an orphan, for which there is room.
+  std::optional<SnapshotId> displace(Index index, RadixTreeCounters& counters) noexcept;
+  void leave_session(Index index) noexcept;
+
+  BlockTrie& trie_;
+  const std::uint64_t hash_seed_;
+  const bool shared_;
+  std::vector<Snapshot> snapshots_;
+  Index first_free_ = kNone;
+  std::size_t size_ = 0;
+  boost::unordered_flat_set<Index, PlaceHash, PlaceEqual> places_;
+  std::set<LaneEntry> lanes_;
+  IdMap<Session> sessions_;
+  IdMap<Index> by_slot_;
+  IdMap<Index> by_key_;
+  std::set<LruEntry> lru_;  // resident ones
+  TierKey next_key_;
+  std::vector<TierKey> orphaned_;
+};
+
+}  // namespace cairn
+
+#endif  // CAIRN_INDEX_SNAPSHOT_TABLE_H_
