@@ -1,0 +1,71 @@
+// This header comes first and alone: it has to stand on its own, and to be harmless when included again.
+#include <cairn/radix_tree.h>
+
+#include <gtest/gtest.h>
+
+#include <cstdint>
+#include <type_traits>
+#include <vector>
+
+namespace cairn {
+namespace {
+
+static_assert(std::is_final_v<RadixTree>);
+static_assert(std::is_convertible_v<RadixTree*, PrefixCache*>);
+static_assert(std::is_default_constructible_v<RadixTree>);
+static_assert(std::is_constructible_v<RadixTree, RadixTreeOptions>);
+static_assert(!std::is_copy_constructible_v<RadixTree> && !std::is_copy_assignable_v<RadixTree>);
+
+static_assert(std::is_aggregate_v<RadixTreeOptions>);
+static_assert(std::is_same_v<decltype(RadixTreeOptions::block_size), std::size_t>);
+static_assert(std::is_same_v<decltype(RadixTreeOptions::share_snapshots_across_sessions), bool>);
+static_assert(std::is_same_v<decltype(RadixTreeOptions::first_tier_key), TierKey>);
+
+static_assert(std::is_nothrow_move_constructible_v<PrefixHandle> && std::is_nothrow_move_assignable_v<PrefixHandle>);
+static_assert(!std::is_copy_constructible_v<PrefixHandle> && !std::is_copy_assignable_v<PrefixHandle>);
+
+// The overloads that take the epoch last.
+using Tokens = std::span<const TokenId>;
+using Blocks = std::span<const BlockId>;
+using Disks = std::span<const DiskBlockId>;
+using Size = std::size_t;
+using Epoch = std::uint64_t;
+
+template <typename Result, typename... Arguments>
+constexpr bool has_member(Result (RadixTree::*member)(Arguments...)) {
+  return member != nullptr;
+}
+
+static_assert(
+    has_member<RadixTree::EpochInsert, Tokens, Blocks, Disks, Size, Size, AdapterId, Epoch>(&RadixTree::insert));
+static_assert(has_member<RadixTree::EpochSnapshotInsert, Tokens, Blocks, Disks, Size, SnapshotId, SessionHash, Size,
+                         AdapterId, Epoch>(&RadixTree::insert_with_snapshot));
+static_assert(has_member<std::optional<SnapshotId>, Tokens, Blocks, Disks, Size, SnapshotId, SessionHash, Size,
+                         AdapterId, Epoch>(&RadixTree::insert_intermediate_snapshot));
+static_assert(has_member<std::vector<SnapshotId>, Tokens, SnapshotId, SessionHash, AdapterId, Epoch>(
+    &RadixTree::insert_tail_snapshot));
+static_assert(has_member<std::optional<SnapshotId>, Tokens, SnapshotId, SessionHash, AdapterId, Epoch>(
+    &RadixTree::insert_tail_sibling_snapshot));
+static_assert(has_member<void, Tokens, Size, AdapterId, Epoch>(&RadixTree::release));
+static_assert(has_member<void, Tokens, Size, Size, AdapterId, Epoch>(&RadixTree::release_matched));
+
+TEST(RadixTreeHeaderTest, OptionsDefaultToBlocksOf16PrivateSnapshotsAndKeysFromOne) {
+  const RadixTreeOptions options;
+  EXPECT_EQ(options.block_size, 16u);
+  EXPECT_FALSE(options.share_snapshots_across_sessions);
+  EXPECT_EQ(options.first_tier_key, 1u);
+}
+
+TEST(RadixTreeHeaderTest, ARadixTreeIsAnActiveAndEmptyPrefixCache) {
+  RadixTree tree;
+  const PrefixCache& cache = tree;
+  EXPECT_TRUE(cache.is_active());
+  EXPECT_EQ(cache.stats().cached_blocks, 0u);
+  EXPECT_EQ(cache.stats().entries, 0u);
+  EXPECT_EQ(cache.snapshot_count(), 0u);
+  EXPECT_EQ(cache.epoch(0), 0u);
+  EXPECT_EQ(tree.validate(), "");
+}
+
+}  // namespace
+}  // namespace cairn
