@@ -8,6 +8,7 @@
 //   CAIRN_MODEL_TRACE=1       with one of the three: print each call and answer
 //   CAIRN_MODEL_SHRINK=1      with one of the three: make the program smaller first, in child processes, so that it
 //                             works for crashes too
+//   CAIRN_MODEL_SHRINK=0      don't make failing programs smaller
 #include <gtest/gtest.h>
 #include <unistd.h>
 
@@ -47,6 +48,11 @@ constexpr std::size_t kShrinkAttemptsMax = 4000;
 const char* environment(const char* name) {
   const char* value = std::getenv(name);
   return value != nullptr && *value != '\0' ? value : nullptr;
+}
+
+bool is_set(const char* name, char to) {
+  const char* value = environment(name);
+  return value != nullptr && *value == to;
 }
 
 std::size_t operations_wanted() {
@@ -89,6 +95,7 @@ std::string explain_smaller(std::span<const std::uint8_t> bytes) {
   const auto fails = [](std::span<const std::uint8_t> candidate) {
     return !run_program(decode_program(candidate)).failure.empty();
   };
+  if (is_set("CAIRN_MODEL_SHRINK", '0')) return "not tried";
   const auto smaller = shrink_program({bytes.begin(), bytes.end()}, fails, kShrinkAttemptsMax);
   return explain(smaller, run_program(decode_program(smaller)));
 }
@@ -113,7 +120,7 @@ std::vector<std::uint8_t> program_named() {
 }
 
 void run_named(std::vector<std::uint8_t> bytes) {
-  if (environment("CAIRN_MODEL_SHRINK") != nullptr) {
+  if (is_set("CAIRN_MODEL_SHRINK", '1')) {
     bytes = shrink_program(std::move(bytes), fails_in_child, kShrinkAttemptsMax);
     std::cerr << "made smaller: CAIRN_MODEL_HEX=" << to_hex(bytes) << std::endl;
   }

@@ -14,6 +14,7 @@ namespace {
 
 using Tokens = std::vector<TokenId>;
 
+constexpr std::uint64_t kHashSeed = 1;  // fixed: a run can be repeated exactly
 constexpr std::size_t kCallersMax = 8;
 constexpr std::size_t kPlacesMax = 8;
 constexpr std::size_t kKeysMax = 12;
@@ -42,7 +43,11 @@ class Lockstep {
  public:
   Lockstep(const ProgramSettings& settings, std::ostream* trace)
       : settings_(settings),
-        caches_({settings.block_size, settings.share_snapshots_across_sessions, settings.first_tier_key}, trace),
+        caches_({.block_size = settings.block_size,
+                 .share_snapshots_across_sessions = settings.share_snapshots_across_sessions,
+                 .first_tier_key = settings.first_tier_key,
+                 .hash_seed = kHashSeed},
+                trace),
         tables_(settings),
         slots_(settings.slots),
         book_(settings) {}

@@ -17,7 +17,7 @@ class ProtocolBreaker {
  public:
   ProtocolBreaker(const ProgramSettings& settings, std::ostream* trace)
       : settings_(settings),
-        tree_({.block_size = settings.block_size}),
+        tree_({.block_size = settings.block_size, .hash_seed = 1}),
         tables_(settings),
         book_(settings),
         trace_(trace) {}
