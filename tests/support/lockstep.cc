@@ -41,13 +41,13 @@ struct Place {
 
 class Lockstep {
  public:
-  Lockstep(const ProgramSettings& settings, std::ostream* trace)
+  Lockstep(const ProgramSettings& settings, std::ostream* trace, FaultInjector* faults)
       : settings_(settings),
         caches_({.block_size = settings.block_size,
                  .share_snapshots_across_sessions = settings.share_snapshots_across_sessions,
                  .first_tier_key = settings.first_tier_key,
                  .hash_seed = kHashSeed},
-                trace),
+                trace, faults),
         tables_(settings),
         slots_(settings.slots),
         book_(settings) {}
@@ -165,12 +165,12 @@ void Lockstep::start_by_handle(const Operation& operation) {
                    [&](RadixTree& tree) {
                      auto acquired = tree.acquire(caller.tokens, caller.session, caller.adapter_id);
                      caller.handle = std::move(acquired.handle);
-                     return acquired.match;
+                     return std::move(acquired.match);
                    },
                    [&](NaivePrefixCache& model) {
                      auto acquired = model.acquire(caller.tokens, caller.session, caller.adapter_id);
                      caller.holding = std::move(acquired.handle);
-                     return acquired.match;
+                     return std::move(acquired.match);
                    });
   caller.matched_blocks = match->matched_blocks;
   check_handle(caller);
@@ -667,10 +667,10 @@ void Lockstep::finish() {
 
 }  // namespace
 
-RunReport run_in_lockstep(const Program& program, std::ostream* trace) {
+RunReport run_in_lockstep(const Program& program, std::ostream* trace, FaultInjector* faults) {
   RunReport report;
   try {
-    Lockstep lockstep(program.settings, trace);
+    Lockstep lockstep(program.settings, trace, faults);
     try {
       for (const Operation& operation : program.operations) {
         if (trace != nullptr) *trace << report.operation << ' ' << name_of(operation.kind) << std::endl;

@@ -11,6 +11,8 @@
 
 namespace cairn::testing {
 
+class FaultInjector;
+
 struct RunReport {
   std::size_t calls = 0;      // calls on the index, those of checks not counted
   std::size_t operation = 0;  // if it failed: the index of the operation; one past the last for the end of the run
@@ -19,8 +21,9 @@ struct RunReport {
 
 // Protocol-following callers on RadixTree and on NaivePrefixCache at once. Every answer must be the same (the order
 // of evicted blocks too), the ledgers of blocks and slots must hold, validate() must have nothing to say, and after
-// everybody has released, everything can be evicted. Prints each call and answer to `trace` if there is one.
-RunReport run_in_lockstep(const Program& program, std::ostream* trace = nullptr);
+// everybody has released, everything can be evicted. Prints each call and answer to `trace` if there is one. With
+// `faults`, allocations fail in each call until it is done.
+RunReport run_in_lockstep(const Program& program, std::ostream* trace = nullptr, FaultInjector* faults = nullptr);
 
 // Callers that release what they do not hold, on RadixTree alone. Answers are not compared; the ledgers must hold,
 // validate() must have nothing to say, a release while nobody holds anything is counted as one protocol error, and a

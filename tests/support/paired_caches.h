@@ -5,6 +5,7 @@
 #include <cairn/radix_tree.h>
 
 #include <cstddef>
+#include <new>
 #include <optional>
 #include <ostream>
 #include <stdexcept>
@@ -48,10 +49,21 @@ auto attempt(Call& call, Cache& cache) {
   return answer;
 }
 
+// Makes allocations fail while the tree is called. What it learns about a call it may check.
+class FaultInjector {
+ public:
+  virtual ~FaultInjector() = default;
+  // From now on the nth allocation fails, counted from 1.
+  virtual void arm(std::size_t nth) = 0;
+  virtual void disarm() = 0;
+  virtual void note_failed(std::string_view name) = 0;
+  virtual void note_done(std::string_view name) = 0;
+};
+
 class PairedCaches {
  public:
-  PairedCaches(const RadixTreeOptions& options, std::ostream* trace)
-      : tree_(options), model_(options), trace_(trace) {}
+  PairedCaches(const RadixTreeOptions& options, std::ostream* trace, FaultInjector* faults)
+      : tree_(options), model_(options), trace_(trace), faults_(faults) {}
 
   [[nodiscard]] RadixTree& tree() { return tree_; }
   [[nodiscard]] NaivePrefixCache& model() { return model_; }
@@ -61,7 +73,7 @@ class PairedCaches {
   template <class Text, class OnTree, class OnModel>
   auto both(Text text, OnTree on_tree, OnModel on_model) {
     ++calls_;
-    auto from_tree = attempt(on_tree, tree_);
+    auto from_tree = faults_ == nullptr ? attempt(on_tree, tree_) : attempt_with_faults(text(), on_tree);
     auto from_model = attempt(on_model, model_);
     const std::string tree_text = answer_text(from_tree);
     const std::string model_text = answer_text(from_model);
@@ -77,6 +89,36 @@ class PairedCaches {
   }
 
  private:
+  // Lets the first allocation of the call fail, then the second, and so on, until the call is done. Each failed
+  // attempt must leave the tree as it was.
+  template <class OnTree>
+  auto attempt_with_faults(const std::string& text, OnTree& on_tree) {
+    const std::string_view name = std::string_view(text).substr(0, text.find('('));
+    const std::string before = describe_tree();
+    for (std::size_t nth = 1;; ++nth) {
+      try {
+        faults_->arm(nth);
+        auto answer = attempt(on_tree, tree_);
+        faults_->disarm();
+        if (answer) faults_->note_done(name);
+        return answer;
+      } catch (const std::bad_alloc&) {
+        faults_->disarm();
+        faults_->note_failed(name);
+      }
+      const std::string after = describe_tree();
+      if (after == before) continue;
+      throw Violation(text + "\n  failed at allocation " + std::to_string(nth) + "\n  before: " + before +
+                      "\n  after:  " + after);
+    }
+  }
+  [[nodiscard]] std::string describe_tree() const {
+    const CacheStats stats = tree_.stats();
+    return "entries " + std::to_string(stats.entries) + " blocks " + std::to_string(stats.cached_blocks) +
+           " snapshots " + std::to_string(tree_.snapshot_count()) + " " + describe(tree_.counters()) + " " +
+           tree_.validate();
+  }
+
   template <class Answer>
   static std::string answer_text(std::optional<Answer>& answer) {
     if (!answer) return "std::invalid_argument";
@@ -87,6 +129,7 @@ class PairedCaches {
   RadixTree tree_;
   NaivePrefixCache model_;
   std::ostream* trace_;
+  FaultInjector* faults_;
   std::size_t calls_ = 0;
 };
 
