@@ -13,7 +13,7 @@ namespace cairn::replay {
 
 struct ComparisonOptions {
   PoolSize pool = PoolSize::parse("10%");
-  ReplayOptions replay;  // on_request_done is called from several threads at once
+  ReplayOptions replay{};  // on_request_done is called from several threads at once
 };
 
 struct Comparison {

@@ -25,8 +25,8 @@ struct ReplayOptions {
   // one: the oldest ends first, and 1 replays one after the other. With one (output tokens per second of each
   // sequence), arrivals are the time stamps and a request ends output_length / service_rate after it was admitted.
   std::size_t concurrency = 1;
-  std::optional<double> service_rate;
-  std::function<void()> on_request_done;  // admitted or rejected; from the thread that replays
+  std::optional<double> service_rate{};
+  std::function<void()> on_request_done{};  // admitted or rejected; from the thread that replays
 };
 
 struct RejectedRequest {

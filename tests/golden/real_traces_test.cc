@@ -1,0 +1,270 @@
+// Replays of published traces against what their block ids imply.
+//
+// conversation_trace and synthetic_trace are from kvcache-ai/Mooncake, FAST25-release/traces (Apache-2.0);
+// agent_sessions_trace is made from callanjfox/kv-cache-tester, traces/ (Apache-2.0). CAIRN_TRACES_DIR names the
+// folder that holds them. Without them the tests are skipped, or fail if CAIRN_REQUIRE_TRACES is 1.
+#include <cairn/radix_tree.h>
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <filesystem>
+#include <map>
+#include <optional>
+#include <set>
+#include <stdexcept>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "replay/block_pool.h"
+#include "replay/line_source.h"
+#include "replay/replayer.h"
+#include "replay/trace_reader.h"
+
+namespace cairn::replay {
+namespace {
+
+std::string traces_folder() {
+  const char* folder = std::getenv("CAIRN_TRACES_DIR");
+  return folder != nullptr ? folder : CAIRN_DEFAULT_TRACES_DIR;
+}
+
+bool traces_required() {
+  const char* required = std::getenv("CAIRN_REQUIRE_TRACES");
+  return required != nullptr && std::string(required) == "1";
+}
+
+// Nothing if the file is missing.
+std::optional<std::string> trace_path(const std::string& file) {
+  const std::string path = traces_folder() + "/" + file;
+  if (!std::filesystem::exists(path)) return std::nullopt;
+  return path;
+}
+
+#define CAIRN_NEED_TRACE(path, file)                                                                        \
+  const std::optional<std::string> found_##path = trace_path(file);                                         \
+  if (!found_##path && traces_required()) FAIL() << (file) << " is missing in " << traces_folder();         \
+  if (!found_##path) GTEST_SKIP() << (file) << " is missing in " << traces_folder() << ": nothing checked"; \
+  const std::string& path = *found_##path
+
+// ---- The ids, read without the reader under test ----
+
+struct IdRequest {
+  std::size_t input_length = 0;
+  std::size_t output_length = 0;
+  std::vector<std::size_t> ids;
+};
+
+std::size_t number_after(const std::string& line, const std::string& key) {
+  const std::size_t at = line.find("\"" + key + "\": ");
+  if (at == std::string::npos) throw std::runtime_error("no " + key + " in: " + line.substr(0, 80));
+  return std::strtoull(line.c_str() + at + key.size() + 4, nullptr, 10);
+}
+
+std::vector<IdRequest> read_ids(const std::string& path) {
+  LineSource source = LineSource::open(path);
+  std::vector<IdRequest> requests;
+  for (std::string line; source.next(line);) {
+    IdRequest request;
+    request.input_length = number_after(line, "input_length");
+    request.output_length = number_after(line, "output_length");
+    const char* at = line.c_str() + line.find('[') + 1;
+    while (*at != ']') {
+      char* end = nullptr;
+      request.ids.push_back(std::strtoull(at, &end, 10));
+      at = end + (*end == ',' ? 1 : 0);
+    }
+    requests.push_back(std::move(request));
+  }
+  return requests;
+}
+
+// ---- What an LRU cache of that many blocks does, on ids alone ----
+
+struct Counts {
+  std::uint64_t prompt_tokens = 0;
+  std::uint64_t matched_tokens = 0;
+  std::uint64_t evicted_blocks = 0;
+  std::uint64_t distinct_blocks = 0;
+  bool operator==(const Counts&) const = default;
+};
+
+void PrintTo(const Counts& counts, std::ostream* out) {
+  *out << "prompt_tokens " << counts.prompt_tokens << ", matched_tokens " << counts.matched_tokens
+       << ", evicted_blocks " << counts.evicted_blocks << ", distinct_blocks " << counts.distinct_blocks;
+}
+
+// A chained id is a node by itself: equal ids have equal prefixes. Sequential: one request runs at a time, and what it
+// does not leave in the cache is free again when it ends. The leaf with the oldest stamp goes first.
+class NaiveLru {
+ public:
+  NaiveLru(std::size_t block_tokens, std::size_t capacity) : block_tokens_(block_tokens), capacity_(capacity) {}
+
+  Counts run(const std::vector<IdRequest>& requests) {
+    std::set<std::size_t> distinct;
+    for (const IdRequest& request : requests) {
+      const std::vector<std::size_t> full(
+          request.ids.begin(), request.ids.begin() + static_cast<std::ptrdiff_t>(std::min(
+                                                         request.ids.size(), request.input_length / block_tokens_)));
+      distinct.insert(full.begin(), full.end());
+      counts_.prompt_tokens += request.input_length;
+      std::size_t matched = 0;
+      while (matched < full.size() && nodes_.contains(full[matched])) ++matched;
+      counts_.matched_tokens += matched * block_tokens_;
+      stamp(full, matched);
+      evict_for(blocks_of(request.input_length) - matched + blocks_of(request.output_length), full, matched);
+      for (std::size_t i = matched; i < full.size(); ++i) {
+        nodes_[full[i]].parent = i == 0 ? kRoot : full[i - 1];
+        if (i > 0) ++nodes_[full[i - 1]].children;
+      }
+      stamp(full, full.size());
+    }
+    counts_.distinct_blocks = distinct.size();
+    return counts_;
+  }
+
+ private:
+  static constexpr std::size_t kRoot = static_cast<std::size_t>(-1);
+  struct Node {
+    std::size_t parent = kRoot;
+    std::size_t children = 0;
+    std::uint64_t stamp = 0;
+  };
+
+  [[nodiscard]] std::size_t blocks_of(std::size_t tokens) const {
+    return (tokens + block_tokens_ - 1) / block_tokens_;
+  }
+
+  // Leaves are kept in order of their stamps, so a stamp takes a node out and puts it back.
+  void stamp(const std::vector<std::size_t>& path, std::size_t blocks) {
+    ++now_;
+    for (std::size_t i = 0; i < blocks; ++i) {
+      Node& node = nodes_[path[i]];
+      leaves_.erase({node.stamp, path[i]});
+      node.stamp = now_;
+      if (node.children == 0) leaves_.insert({node.stamp, path[i]});
+    }
+  }
+
+  void evict_for(std::size_t needed, const std::vector<std::size_t>& path, std::size_t in_use) {
+    const std::set<std::size_t> used(path.begin(), path.begin() + static_cast<std::ptrdiff_t>(in_use));
+    while (nodes_.size() + needed > capacity_) {
+      auto victim = leaves_.begin();
+      while (victim != leaves_.end() && used.contains(victim->second)) ++victim;
+      if (victim == leaves_.end()) throw std::runtime_error("a request that does not fit");
+      const std::size_t id = victim->second;
+      const std::size_t parent = nodes_.at(id).parent;
+      leaves_.erase(victim);
+      nodes_.erase(id);
+      ++counts_.evicted_blocks;
+      if (parent == kRoot) continue;
+      Node& above = nodes_.at(parent);
+      if (--above.children == 0) leaves_.insert({above.stamp, parent});
+    }
+  }
+
+  std::size_t block_tokens_;
+  std::size_t capacity_;
+  std::map<std::size_t, Node> nodes_;
+  std::set<std::pair<std::uint64_t, std::size_t>> leaves_;
+  std::uint64_t now_ = 0;
+  Counts counts_;
+};
+
+Counts naive(const std::string& path, std::size_t block_tokens, std::size_t capacity) {
+  return NaiveLru(block_tokens, capacity).run(read_ids(path));
+}
+
+// ---- The cache itself ----
+
+Trace trace_of(const std::string& path, std::size_t block_tokens) {
+  LineSource source = LineSource::open(path);
+  return read_trace(source, {.trace_block_tokens = block_tokens});
+}
+
+RunResult replayed(const Trace& trace, std::size_t block_size, std::optional<std::size_t> blocks) {
+  RadixTree tree({.block_size = block_size});
+  SimulatedBlockPool pool(blocks);
+  RunResult result = Replayer(tree, pool, trace.workload, {.block_size = block_size}).run();
+  EXPECT_EQ(tree.validate(), "");
+  EXPECT_EQ(tree.counters().hit_tokens, result.matched_tokens);
+  EXPECT_EQ(result.rejected, 0U);
+  return result;
+}
+
+constexpr std::size_t kUnbounded = std::size_t{1} << 40;
+
+void expect_unbounded(const std::string& path, std::size_t block_tokens, const Counts& pinned) {
+  const Counts from_ids = naive(path, block_tokens, kUnbounded);
+  EXPECT_EQ(from_ids, pinned);
+  const RunResult result = replayed(trace_of(path, block_tokens), block_tokens, std::nullopt);
+  EXPECT_EQ(result.prompt_tokens, pinned.prompt_tokens);
+  EXPECT_EQ(result.matched_tokens, pinned.matched_tokens);
+  EXPECT_EQ(result.created_blocks, pinned.distinct_blocks);
+  EXPECT_EQ(result.evicted_blocks, 0U);
+}
+
+TEST(RealTraces, UnboundedConversationTraceMatchesWhatItsIdsImply) {
+  CAIRN_NEED_TRACE(path, "conversation_trace.jsonl");
+  expect_unbounded(path, 512,
+                   {.prompt_tokens = 144'793'823, .matched_tokens = 54'063'104, .distinct_blocks = 170'899});
+}
+
+TEST(RealTraces, UnboundedSyntheticTraceMatchesWhatItsIdsImply) {
+  CAIRN_NEED_TRACE(path, "synthetic_trace.jsonl");
+  expect_unbounded(path, 512, {.prompt_tokens = 61'194'628, .matched_tokens = 39'802'880, .distinct_blocks = 40'148});
+}
+
+TEST(RealTraces, UnboundedAgentTraceMatchesWhatItsIdsImply) {
+  CAIRN_NEED_TRACE(path, "agent_sessions_trace.jsonl.zst");
+  expect_unbounded(path, 64,
+                   {.prompt_tokens = 215'735'143, .matched_tokens = 207'238'400, .distinct_blocks = 131'598});
+}
+
+// The cache's results at several sizes: equal to the naive model's, and pinned.
+struct Pinned {
+  double share;  // of the distinct blocks
+  std::uint64_t matched_tokens;
+  std::uint64_t evicted_blocks;
+};
+
+void expect_at_sizes(const std::string& path, std::size_t block_tokens, const std::vector<Pinned>& sizes) {
+  const std::vector<IdRequest> ids = read_ids(path);
+  const Trace trace = trace_of(path, block_tokens);
+  const std::uint64_t distinct = NaiveLru(block_tokens, kUnbounded).run(ids).distinct_blocks;
+  for (const Pinned& pinned : sizes) {
+    const auto blocks = static_cast<std::size_t>(static_cast<double>(distinct) * pinned.share);
+    SCOPED_TRACE(testing::Message() << pinned.share << " of the distinct blocks: " << blocks);
+    const Counts model = NaiveLru(block_tokens, blocks).run(ids);
+    const RunResult result = replayed(trace, block_tokens, blocks);
+    EXPECT_EQ(result.matched_tokens, model.matched_tokens);
+    EXPECT_EQ(result.evicted_blocks, model.evicted_blocks);
+    EXPECT_EQ(result.matched_tokens, pinned.matched_tokens);
+    EXPECT_EQ(result.evicted_blocks, pinned.evicted_blocks);
+    EXPECT_LE(result.peak_blocks, blocks);
+  }
+}
+
+TEST(RealTraces, ConversationTraceAtLimitedSizesMatchesANaiveLru) {
+  CAIRN_NEED_TRACE(path, "conversation_trace.jsonl");
+  expect_at_sizes(path, 512,
+                  {{0.01, 7'696'896, 259'752},
+                   {0.05, 28'619'264, 212'052},
+                   {0.10, 40'799'744, 179'717},
+                   {0.30, 52'780'544, 122'137}});
+}
+
+TEST(RealTraces, SyntheticTraceAtLimitedSizesMatchesANaiveLru) {
+  CAIRN_NEED_TRACE(path, "synthetic_trace.jsonl");
+  expect_at_sizes(
+      path, 512,
+      {{0.01, 2'221'568, 113'150}, {0.05, 9'354'240, 97'613}, {0.10, 15'521'280, 83'561}, {0.30, 29'793'792, 47'655}});
+}
+
+TEST(RealTraces, AgentTraceAtLimitedSizesMatchesANaiveLru) {
+  CAIRN_NEED_TRACE(path, "agent_sessions_trace.jsonl.zst");
+  expect_at_sizes(path, 64, {{0.05, 55'194'496, 2'500'711}, {0.30, 201'777'344, 177'454}});
+}
+
+}  // namespace
+}  // namespace cairn::replay

@@ -1,0 +1,215 @@
+// The program as its user meets it: exit codes, messages, standard input and output.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <sys/wait.h>
+
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <nlohmann/json.hpp>
+#include <string>
+
+#include "replay/compress.h"
+
+namespace cairn::replay {
+namespace {
+
+using Json = nlohmann::json;
+using testing::AllOf;
+using testing::HasSubstr;
+using testing::IsEmpty;
+using testing::Not;
+using testing::StartsWith;
+
+struct Result {
+  int exit_code = -1;
+  std::string out;
+  std::string err;
+};
+
+class CairnCommand : public testing::Test {
+ protected:
+  void SetUp() override {
+    folder_ = testing::TempDir() + "cairn_cli_" + testing::UnitTest::GetInstance()->current_test_info()->name() + "/";
+    std::filesystem::remove_all(folder_);
+    std::filesystem::create_directories(folder_);
+  }
+  void TearDown() override { std::filesystem::remove_all(folder_); }
+
+  // `arguments` go through the shell, and may redirect standard input.
+  Result run(const std::string& arguments) {
+    const std::string command =
+        std::string("'") + CAIRN_TOOL + "' " + arguments + " >" + folder_ + "out 2>" + folder_ + "err";
+    const int status = std::system(command.c_str());
+    return {.exit_code = WIFEXITED(status) ? WEXITSTATUS(status) : -1,
+            .out = content_of(folder_ + "out"),
+            .err = content_of(folder_ + "err")};
+  }
+  std::string file(const std::string& name, const std::string& content) {
+    std::ofstream(folder_ + name, std::ios::binary) << content;
+    return folder_ + name;
+  }
+  static std::string content_of(const std::string& path) {
+    std::ifstream in(path, std::ios::binary);
+    return {std::istreambuf_iterator<char>(in), std::istreambuf_iterator<char>()};
+  }
+
+  std::string folder_;
+};
+
+const char* const kTokenTrace =
+    "{\"timestamp\": 0, \"tokens\": [1, 2, 3, 4, 5], \"output_tokens\": [6, 7, 8]}\n"
+    "{\"timestamp\": 50, \"tokens\": [1, 2, 3, 4, 5, 6, 7, 8]}\n";
+
+TEST_F(CairnCommand, HelpShowsTheSubcommandAndItsExamples) {
+  const Result general = run("--help");
+  EXPECT_EQ(general.exit_code, 0);
+  EXPECT_THAT(general.out, HasSubstr("replay"));
+  const Result replay = run("replay --help");
+  EXPECT_EQ(replay.exit_code, 0);
+  EXPECT_THAT(replay.out, AllOf(HasSubstr("Examples:\n  cairn replay\n"), HasSubstr("--trace-block-size"),
+                                HasSubstr("--service-rate"), HasSubstr("--json")));
+}
+
+TEST_F(CairnCommand, VersionIsPrinted) {
+  const Result result = run("--version");
+  EXPECT_EQ(result.exit_code, 0);
+  EXPECT_THAT(result.out, testing::MatchesRegex("cairn [0-9]+\\.[0-9]+\\.[0-9]+\n"));
+}
+
+TEST_F(CairnCommand, ReplaysTheBuiltinWorkloadIntoATable) {
+  const Result result = run("replay --requests 200");
+  EXPECT_EQ(result.exit_code, 0);
+  EXPECT_THAT(result.out, StartsWith("workload  built-in, seed 1: 200 requests, "));
+  EXPECT_THAT(result.out, HasSubstr("unbounded\n"));
+  EXPECT_THAT(result.err, IsEmpty()) << "progress is for terminals only";
+}
+
+TEST_F(CairnCommand, ReadsATraceFromAFileOrStandardInputPackedOrNot) {
+  const std::string plain = file("t.jsonl", kTokenTrace);
+  const std::string packed = file("t.jsonl.gz", gzip(kTokenTrace));
+  for (const std::string& arguments : {plain, packed, "- <" + plain, "- <" + packed}) {
+    const Result result = run("replay --block-size 4 --blocks 10 --json - " + arguments);
+    ASSERT_EQ(result.exit_code, 0) << result.err;
+    const Json document = Json::parse(result.out);
+    const Json& lru = document.at("runs").at(1);
+    EXPECT_EQ(lru.at("prompt_tokens"), 13) << arguments;
+    EXPECT_EQ(lru.at("matched_tokens"), 8) << arguments;
+    EXPECT_EQ(lru.at("reused_tokens"), 7) << arguments;
+  }
+}
+
+TEST_F(CairnCommand, JsonGoesToAFileBesideTheTable) {
+  const std::string path = file("report.json", "old");
+  const Result result = run("replay --requests 20 --blocks 2Mt --json " + path);
+  EXPECT_EQ(result.exit_code, 0);
+  EXPECT_THAT(result.out, StartsWith("workload"));
+  EXPECT_EQ(Json::parse(content_of(path)).at("schema_version"), 1);
+  std::size_t files = 0;
+  for (const auto& entry : std::filesystem::directory_iterator(folder_)) {
+    EXPECT_THAT(entry.path().string(), Not(HasSubstr(".tmp")));
+    ++files;
+  }
+  EXPECT_EQ(files, 3U) << "the report, and this test's two";
+}
+
+TEST_F(CairnCommand, AReportThatCannotBeWrittenIsAnError) {
+  const Result no_folder = run("replay --requests 20 --blocks 2Mt --json " + folder_ + "none/report.json");
+  EXPECT_EQ(no_folder.exit_code, 1);
+  EXPECT_THAT(no_folder.err, HasSubstr("cannot be written: No such file or directory"));
+  const Result full = run("replay --requests 20 --blocks 2Mt --json /dev/full");
+  EXPECT_EQ(full.exit_code, 1);
+  EXPECT_THAT(full.err, HasSubstr("/dev/full: cannot be written: No space left on device"));
+}
+
+TEST_F(CairnCommand, AMalformedLineIsAnErrorWithFileLineAndReason) {
+  const std::string path = file("t.jsonl", std::string(kTokenTrace) + "{\"tokens\": [-5], \"timestamp\": 99}\n");
+  const Result result = run("replay " + path);
+  EXPECT_EQ(result.exit_code, 1);
+  EXPECT_THAT(result.err, StartsWith("cairn: " + path + ":3: \"tokens\": -5: a token is a whole number"));
+  EXPECT_THAT(result.out, IsEmpty());
+}
+
+TEST_F(CairnCommand, SkippedLinesAreCountedInTableAndJson) {
+  const std::string path = file("t.jsonl", std::string("what\n") + kTokenTrace);
+  const Result text = run("replay --skip-bad-lines --block-size 4 --blocks 10 " + path);
+  EXPECT_EQ(text.exit_code, 0);
+  EXPECT_THAT(text.out, AllOf(HasSubstr("1 malformed lines skipped"), HasSubstr(path + ":1: not JSON")));
+  const Result json = run("replay --skip-bad-lines --block-size 4 --blocks 10 --json - " + path);
+  EXPECT_EQ(Json::parse(json.out).at("bad_lines"), 1);
+}
+
+TEST_F(CairnCommand, NamesRequestsThatCanNeverFit) {
+  const Result result = run("replay --block-size 1 --blocks 7 " + file("t.jsonl", kTokenTrace));
+  EXPECT_EQ(result.exit_code, 0);
+  EXPECT_THAT(result.out, HasSubstr("2 requests can never fit into the pool of 7 blocks, the first of them:\n"
+                                    "  line 1: needs 8 blocks\n  line 2: needs 8 blocks\n"));
+}
+
+TEST_F(CairnCommand, PlainIdsAndAnotherBlockSizeAreOptions) {
+  const std::string path = file("t.jsonl",
+                                "{\"input_length\": 8, \"output_length\": 1, \"hash_ids\": [1, 2]}\n"
+                                "{\"input_length\": 12, \"output_length\": 1, \"hash_ids\": [1, 1, 2]}\n");
+  EXPECT_THAT(run("replay " + path).err, HasSubstr("input_length 8: too short for 2 hash_ids of 512 tokens"));
+  EXPECT_THAT(run("replay --trace-block-size 4 " + path).err, HasSubstr("hash id 1 stands after id 1"));
+  const Result result = run("replay --trace-block-size 4 --ids plain --block-size 2 --blocks 99 --json - " + path);
+  EXPECT_EQ(result.exit_code, 0) << result.err;
+  EXPECT_EQ(Json::parse(result.out).at("runs").at(2).at("matched_tokens"), 4);
+}
+
+TEST_F(CairnCommand, OverlapIsAnOption) {
+  const std::string path = file("t.jsonl", kTokenTrace);
+  const auto peak_running = [&](const std::string& options) {
+    const Result result = run("replay --block-size 4 --blocks 10 --json - " + options + " " + path);
+    EXPECT_EQ(result.exit_code, 0) << result.err;
+    return Json::parse(result.out).at("runs").at(2).at("peak_running").get<int>();
+  };
+  EXPECT_EQ(peak_running(""), 1);
+  EXPECT_EQ(peak_running("--concurrency 2"), 2);
+  EXPECT_EQ(peak_running("--service-rate 10"), 2) << "3 tokens take 300 ms, the next comes after 50";
+  EXPECT_EQ(peak_running("--service-rate 100"), 1);
+}
+
+TEST_F(CairnCommand, AServiceRateNeedsTimeStamps) {
+  const Result result = run("replay --blocks 9 --service-rate 10 " + file("t.jsonl", "{\"tokens\": [1]}\n"));
+  EXPECT_EQ(result.exit_code, 1);
+  EXPECT_THAT(result.err, HasSubstr("needs a workload with time stamps"));
+}
+
+TEST_F(CairnCommand, WrongUseIsToldWithValueAndRule) {
+  const std::pair<const char*, const char*> cases[] = {
+      {"", "subcommand is required"},
+      {"replay --no-such-option", "--no-such-option"},
+      {"replay --block-size 0", "--block-size: Value 0 not in range 1 to 65536"},
+      {"replay --blocks lots", "--blocks: 'lots': must be a whole number"},
+      {"replay --blocks 0%", "'0%': a percentage is a number from 0.001"},
+      {"replay --concurrency 0", "--concurrency: Value 0 not in range 1 to 1000000"},
+      {"replay --service-rate 0", "--service-rate: 0 is not a number above 0"},
+      {"replay --service-rate 1 --concurrency 2", "excludes"},
+      {"replay --requests 0", "--requests: Value 0 not in range 1 to 1000000"},
+      {"replay --requests 5 t.jsonl", "excludes --requests"},
+      {"replay --seed 5 t.jsonl", "excludes --seed"},
+      {"replay --workload t.jsonl", "excludes"},
+      {"replay --ids plain", "--ids requires"},
+      {"replay --skip-bad-lines", "--skip-bad-lines requires"},
+      {"replay --ids loose t.jsonl", "--ids: loose not in {chained,plain}"},
+      {"replay --format csv t.jsonl", "--format: csv not in {auto,blocks,tokens}"},
+      {"replay --trace-block-size 0 t.jsonl", "--trace-block-size: Value 0 not in range"},
+  };
+  for (const auto& [arguments, message] : cases) {
+    const Result result = run(arguments);
+    EXPECT_EQ(result.exit_code, 2) << arguments;
+    EXPECT_THAT(result.err, HasSubstr(message)) << arguments;
+    EXPECT_THAT(result.out, IsEmpty()) << arguments;
+  }
+}
+
+TEST_F(CairnCommand, AMissingFileIsAnError) {
+  const Result result = run("replay " + folder_ + "none.jsonl");
+  EXPECT_EQ(result.exit_code, 1);
+  EXPECT_EQ(result.err, "cairn: " + folder_ + "none.jsonl: cannot be opened: No such file or directory\n");
+}
+
+}  // namespace
+}  // namespace cairn::replay

@@ -1,0 +1,153 @@
+#include "replay/report.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+#include <sstream>
+#include <string>
+#include <vector>
+
+namespace cairn::replay {
+namespace {
+
+using Json = nlohmann::json;
+using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::Not;
+
+RunResult run_named(const std::string& name) {
+  return {.name = name,
+          .requests = 3,
+          .rejected = 1,
+          .first_rejected = {{.line = 2, .blocks_needed = 4321}},
+          .waited = 1,
+          .prompt_tokens = 1'234'567,
+          .matched_tokens = 617'283,
+          .reused_tokens = 617'282,
+          .prompt_blocks = 80,
+          .matched_blocks = 20,
+          .output_tokens = 9,
+          .created_blocks = 60,
+          .evicted_blocks = 12,
+          .peak_blocks = 55,
+          .peak_running = 2,
+          .pool_blocks = 1000,
+          .cache_time_p50_us = 1.25,
+          .cache_time_p99_us = 99.75,
+          .cache_time_total_s = 0.5,
+          .wall_time_s = 2.0};
+}
+
+Report trace_report() {
+  Report report;
+  report.trace = Report::TraceSource{.name = "some/trace.jsonl",
+                                     .options = {.trace_block_tokens = 64, .ids = BlockIdKind::kPlain},
+                                     .format = TraceFormat::kBlockIds,
+                                     .bad_lines = 7,
+                                     .bad_line_reasons = {"some/trace.jsonl:4: not JSON"}};
+  report.requests = 3;
+  report.prompt_tokens = 2'000'000;
+  report.output_tokens = 10;
+  report.options = {.pool = PoolSize::parse("12.5%"), .replay = {.block_size = 32, .concurrency = 4}};
+  report.comparison = {.pool_blocks = 1000,
+                       .distinct_blocks = 8000,
+                       .runs = {run_named("none"), run_named("lru"), run_named("unbounded")}};
+  report.comparison.runs[2].pool_blocks = std::nullopt;
+  return report;
+}
+
+TEST(Report, JsonHasEveryNumberAndTheSettings) {
+  const Json document = Json::parse(json(trace_report()));
+  EXPECT_EQ(document.at("schema_version"), 1);
+  EXPECT_EQ(document.at("settings"), Json::parse(R"({"workload": "trace", "trace": "some/trace.jsonl",
+      "format": "blocks", "trace_block_size": 64, "ids": "plain", "skip_bad_lines": false, "requests": 3,
+      "block_size": 32, "blocks": "12.5%", "concurrency": 4, "service_rate": null})"));
+  EXPECT_EQ(document.at("workload"), Json::parse(R"({"requests": 3, "prompt_tokens": 2000000, "output_tokens": 10,
+      "distinct_blocks": 8000})"));
+  EXPECT_EQ(document.at("bad_lines"), 7);
+  EXPECT_EQ(document.at("bad_line_reasons"), Json::parse(R"(["some/trace.jsonl:4: not JSON"])"));
+  ASSERT_EQ(document.at("runs").size(), 3U);
+  EXPECT_EQ(document.at("runs")[0].at("name"), "none");
+  EXPECT_EQ(document.at("runs")[2].at("name"), "unbounded");
+  EXPECT_TRUE(document.at("runs")[2].at("pool_blocks").is_null());
+  Json lru = document.at("runs")[1];
+  EXPECT_DOUBLE_EQ(lru.at("token_hit_rate").get<double>(), 617283.0 / 1234567.0);
+  lru.erase("token_hit_rate");
+  EXPECT_EQ(lru, Json::parse(R"({"name": "lru", "requests": 3, "rejected": 1,
+      "first_rejected": [{"line": 2, "blocks_needed": 4321}], "waited": 1, "prompt_tokens": 1234567,
+      "matched_tokens": 617283, "reused_tokens": 617282, "prompt_blocks": 80, "matched_blocks": 20,
+      "block_hit_rate": 0.25, "output_tokens": 9, "created_blocks": 60, "evicted_blocks": 12, "pool_blocks": 1000,
+      "peak_blocks": 55, "peak_running": 2, "cache_time_p50_us": 1.25, "cache_time_p99_us": 99.75,
+      "cache_time_total_s": 0.5, "wall_time_s": 2.0})"));
+}
+
+TEST(Report, JsonOfTheBuiltinWorkloadNamesItsSeed) {
+  Report report = trace_report();
+  report.trace.reset();
+  report.builtin = {.requests = 3, .seed = 42};
+  report.options.replay.service_rate = 12.5;
+  const Json document = Json::parse(json(report));
+  EXPECT_EQ(document.at("settings"), Json::parse(R"({"workload": "built-in", "seed": 42, "requests": 3,
+      "block_size": 32, "blocks": "12.5%", "concurrency": null, "service_rate": 12.5})"));
+  EXPECT_FALSE(document.contains("bad_lines"));
+}
+
+TEST(Report, JsonSurvivesAFileNameThatIsNotUtf8) {
+  Report report = trace_report();
+  report.trace->name = "t\xff.jsonl";
+  EXPECT_NO_THROW(Json::parse(json(report)));
+}
+
+TEST(Report, TheTableNamesWorkloadAndSettings) {
+  const std::string text = table(trace_report());
+  EXPECT_THAT(text,
+              HasSubstr("workload  some/trace.jsonl (plain block ids of 64 tokens): 3 requests, 2,000,000 prompt "
+                        "tokens, 10 output tokens\n"));
+  EXPECT_THAT(text, HasSubstr("settings  block size 32 tokens, pool 1,000 blocks (12.5% of 8,000 distinct), "
+                              "concurrency 4\n"));
+  EXPECT_THAT(text, HasSubstr("\n7 malformed lines skipped, the first of them:\n  some/trace.jsonl:4: not JSON\n"));
+  EXPECT_THAT(text, HasSubstr("\n1 requests can never fit into the pool of 1,000 blocks, the first of them:\n"
+                              "  line 2: needs 4,321 blocks\n"));
+}
+
+TEST(Report, TheTableSaysNothingOfTroubleThatThereWasNot) {
+  Report report = trace_report();
+  report.trace->bad_lines = 0;
+  for (RunResult& run : report.comparison.runs) run.rejected = 0;
+  EXPECT_THAT(table(report), Not(HasSubstr("malformed")));
+  EXPECT_THAT(table(report), Not(HasSubstr("never fit into")));
+}
+
+TEST(Report, TheTableHasOneAlignedColumnForEachRun) {
+  Report report = trace_report();
+  report.trace->bad_lines = 0;
+  for (RunResult& run : report.comparison.runs) run.rejected = 0;
+  report.comparison.runs[0].matched_tokens = 0;
+  std::istringstream in(table(report));
+  std::vector<std::string> lines;
+  for (std::string line; std::getline(in, line);) lines.push_back(line);
+  ASSERT_GT(lines.size(), 12U);
+  const std::size_t width = lines[3].size();
+  EXPECT_TRUE(lines[3].ends_with("none        lru  unbounded")) << lines[3];
+  for (std::size_t i = 3; i < lines.size(); ++i) EXPECT_EQ(lines[i].size(), width) << lines[i];
+  const auto row = [&](const std::string& label) {
+    const auto found =
+        std::find_if(lines.begin(), lines.end(), [&](const std::string& line) { return line.starts_with(label); });
+    std::istringstream cells(found == lines.end() ? "" : found->substr(label.size()));
+    std::vector<std::string> values;
+    for (std::string value; cells >> value;) values.push_back(value);
+    return values;
+  };
+  EXPECT_THAT(row("prompt tokens"), ElementsAre("1,234,567", "1,234,567", "1,234,567"));
+  EXPECT_THAT(row("matched tokens"), ElementsAre("0", "617,283", "617,283"));
+  EXPECT_THAT(row("token hit rate"), ElementsAre("0.00", "%", "50.00", "%", "50.00", "%"));
+  EXPECT_THAT(row("block hit rate"), ElementsAre("25.00", "%", "25.00", "%", "25.00", "%"));
+  EXPECT_THAT(row("evicted blocks"), ElementsAre("12", "12", "12"));
+  EXPECT_THAT(row("peak blocks"), ElementsAre("55", "55", "55"));
+  EXPECT_THAT(row("cache time per request, p99"), ElementsAre("99.8", "us", "99.8", "us", "99.8", "us"));
+}
+
+}  // namespace
+}  // namespace cairn::replay
