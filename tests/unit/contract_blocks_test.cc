@@ -487,6 +487,46 @@ TEST_F(BlocksTest, AParentInheritsNoYoungerStampThanItsOwn) {
   EXPECT_THAT(tree_.evict(9).physical, ElementsAre(2, 1, 9));
 }
 
+TEST_F(BlocksTest, ALookupThatWentThroughAParentCountsForItAfterTheChildIsGone) {
+  tree_.cache(tokens("aaaa bbbb"), {1, 2});
+  tree_.cache(tokens("aaaa cccc"), {1, 3});  // hangs in the middle of a stored piece
+  tree_.cache(tokens("aaaa bbbb dddd"), {1, 2, 4});
+  tree_.cache(tokens("aaaa bbbb eeee"), {1, 2, 5});  // and this one at the end of what was stored first
+  tree_.insert(tokens("zzzz"), {9});
+  tree_.insert(tokens("yyyy"), {8});
+  tree_.touch(tokens("aaaa cccc"));
+  tree_.touch(tokens("aaaa bbbb eeee"));
+  EXPECT_THAT(tree_.evict(3).physical, ElementsAre(4, 3, 5)) << "the strangers are older, but in use";
+  tree_.release(tokens("zzzz"));
+  EXPECT_THAT(tree_.evict(1).physical, ElementsAre(9)) << "older than the lookup through bbbb";
+  EXPECT_THAT(tree_.evict(1).physical, ElementsAre(2));
+  tree_.release(tokens("yyyy"));
+  EXPECT_THAT(tree_.evict(9).physical, ElementsAre(8, 1)) << "older than the lookups through aaaa";
+}
+
+TEST_F(BlocksTest, ALookupThatWentThroughTheMiddleOfAPieceCountsForThatPlaceAfterTheBranchIsGone) {
+  tree_.cache(tokens("aaaa bbbb"), {1, 2});
+  tree_.cache(tokens("aaaa cccc"), {1, 3});
+  tree_.insert(tokens("zzzz"), {9});
+  tree_.touch(tokens("aaaa cccc"));
+  EXPECT_THAT(tree_.evict(2).physical, ElementsAre(2, 3));
+  tree_.release(tokens("zzzz"));
+  EXPECT_THAT(tree_.evict(9).physical, ElementsAre(9, 1));
+}
+
+TEST_F(BlocksTest, ABranchThatIsEvictedBeforeWhatFollowsItLeavesItsStampAtItsPlace) {
+  tree_.cache(tokens("aaaa bbbb"), {1, 2});
+  tree_.cache(tokens("aaaa cccc"), {1, 3});
+  tree_.lookup(tokens("aaaa bbbb"));  // in use: the branch goes first, although it is used later
+  tree_.insert(tokens("zzzz"), {9});
+  tree_.touch(tokens("aaaa cccc"));
+  EXPECT_THAT(tree_.evict(1).physical, ElementsAre(3));
+  tree_.release(tokens("aaaa bbbb"));
+  EXPECT_THAT(tree_.evict(1).physical, ElementsAre(2));
+  tree_.release(tokens("zzzz"));
+  EXPECT_THAT(tree_.evict(9).physical, ElementsAre(9, 1));
+}
+
 TEST_F(BlocksTest, LookupsThatEndAtDifferentDepthsOfOneRunEvictInTheOrderOfTheirStamps) {
   tree_.cache(tokens("aaaa bbbb cccc dddd"), {1, 2, 3, 4});
   tree_.cache(tokens("xxxx"), {10});

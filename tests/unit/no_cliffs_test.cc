@@ -216,6 +216,22 @@ TEST(NoCliffsTest, TwoHundredThousandPromptsInUseBesideOneThatIsNot) {
   });
 }
 
+TEST(NoCliffsTest, FourHundredThousandPromptsInUseBesideHalfAsManyThatAreNot) {
+  on_a_small_stack([] {
+    constexpr std::size_t kIdle = 200'000;
+    constexpr std::size_t kInUse = 400'000;
+    RadixTree tree({.block_size = 1});
+    for (std::size_t i = 0; i < kIdle + kInUse; ++i) {
+      const auto id = static_cast<TokenId>(i);
+      ASSERT_EQ(tree.insert(Tokens{id}, Blocks{id}, {}, 1, i < kIdle ? 1 : 0, 0).blocks.size(), 1u);
+    }
+    EXPECT_EQ(tree.evict(kIdle + kInUse).physical, range(0, kIdle));
+    for (std::size_t i = kIdle; i < kIdle + kInUse; ++i) tree.release(Tokens{static_cast<TokenId>(i)}, 1, 0);
+    EXPECT_EQ(tree.evict(kIdle + kInUse).physical, range(kIdle, kInUse));
+    expect_empty(tree);
+  });
+}
+
 TEST(NoCliffsTest, AMillionLookupsOfOnePromptLeaveEvictionAsItWas) {
   on_a_small_stack([] {
     RadixTree tree({.block_size = 1});
