@@ -27,7 +27,7 @@ void make_room(Table& table, std::size_t extra) {
 template <class T>
 void make_room(std::vector<T>& items, std::size_t extra) {
   const std::size_t wanted = items.size() + extra;
-  if (wanted > items.capacity()) items.reserve(std::max(wanted, 2 * items.size()));
+  if (wanted > items.capacity()) items.reserve(std::max(wanted, 2 * items.capacity()));
 }
 
 }  // namespace cairn
