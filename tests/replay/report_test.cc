@@ -97,7 +97,7 @@ TEST(Report, JsonOfTheBuiltinWorkloadNamesItsSeed) {
 TEST(Report, JsonSurvivesAFileNameThatIsNotUtf8) {
   Report report = trace_report();
   report.trace->name = "t\xff.jsonl";
-  EXPECT_NO_THROW(static_cast<void>(Json::parse(json(report))));
+  EXPECT_EQ(Json::parse(json(report)).at("schema_version"), 1);
 }
 
 TEST(Report, TheTableNamesWorkloadAndSettings) {

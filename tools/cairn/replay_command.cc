@@ -33,7 +33,7 @@ constexpr const char* kExamples = R"(Examples:
       a trace of block ids that stand for 512 tokens each
   cairn replay agents.jsonl.zst --trace-block-size 64 --service-rate 40
       ids of 64 tokens; overlap from the time stamps, 40 output tokens/s each
-  cairn replay qwen.jsonl --trace-block-size 16 --ids plain
+  cairn replay blocks.jsonl --trace-block-size 16 --ids plain
       ids that name a block alone, not its prefix
   zcat tokens.jsonl.gz | cairn replay - --json - | jq '.runs[].token_hit_rate'
       tokens from standard input, the report as JSON
