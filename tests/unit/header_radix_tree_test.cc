@@ -32,22 +32,26 @@ using Size = std::size_t;
 using Epoch = std::uint64_t;
 
 template <typename Result, typename... Arguments>
-constexpr bool has_member(Result (RadixTree::*member)(Arguments...)) {
-  return member != nullptr;
-}
+using Member = Result (RadixTree::*)(Arguments..., Epoch);
+// The conversion picks the overload, and doesn't compile if there is none.
+template <typename Signature>
+using Fits = std::is_member_function_pointer<Signature>;
 
+static_assert(Fits<decltype(static_cast<Member<RadixTree::EpochInsert, Tokens, Blocks, Disks, Size, Size, AdapterId>>(
+                  &RadixTree::insert))>::value);
 static_assert(
-    has_member<RadixTree::EpochInsert, Tokens, Blocks, Disks, Size, Size, AdapterId, Epoch>(&RadixTree::insert));
-static_assert(has_member<RadixTree::EpochSnapshotInsert, Tokens, Blocks, Disks, Size, SnapshotId, SessionHash, Size,
-                         AdapterId, Epoch>(&RadixTree::insert_with_snapshot));
-static_assert(has_member<std::optional<SnapshotId>, Tokens, Blocks, Disks, Size, SnapshotId, SessionHash, Size,
-                         AdapterId, Epoch>(&RadixTree::insert_intermediate_snapshot));
-static_assert(has_member<std::vector<SnapshotId>, Tokens, SnapshotId, SessionHash, AdapterId, Epoch>(
-    &RadixTree::insert_tail_snapshot));
-static_assert(has_member<std::optional<SnapshotId>, Tokens, SnapshotId, SessionHash, AdapterId, Epoch>(
-    &RadixTree::insert_tail_sibling_snapshot));
-static_assert(has_member<void, Tokens, Size, AdapterId, Epoch>(&RadixTree::release));
-static_assert(has_member<void, Tokens, Size, Size, AdapterId, Epoch>(&RadixTree::release_matched));
+    Fits<decltype(static_cast<Member<RadixTree::EpochSnapshotInsert, Tokens, Blocks, Disks, Size, SnapshotId,
+                                     SessionHash, Size, AdapterId>>(&RadixTree::insert_with_snapshot))>::value);
+static_assert(
+    Fits<decltype(static_cast<Member<std::optional<SnapshotId>, Tokens, Blocks, Disks, Size, SnapshotId, SessionHash,
+                                     Size, AdapterId>>(&RadixTree::insert_intermediate_snapshot))>::value);
+static_assert(Fits<decltype(static_cast<Member<std::vector<SnapshotId>, Tokens, SnapshotId, SessionHash, AdapterId>>(
+                  &RadixTree::insert_tail_snapshot))>::value);
+static_assert(Fits<decltype(static_cast<Member<std::optional<SnapshotId>, Tokens, SnapshotId, SessionHash, AdapterId>>(
+                  &RadixTree::insert_tail_sibling_snapshot))>::value);
+static_assert(Fits<decltype(static_cast<Member<void, Tokens, Size, AdapterId>>(&RadixTree::release))>::value);
+static_assert(
+    Fits<decltype(static_cast<Member<void, Tokens, Size, Size, AdapterId>>(&RadixTree::release_matched))>::value);
 
 TEST(RadixTreeHeaderTest, OptionsDefaultToBlocksOf16PrivateSnapshotsAndKeysFromOne) {
   const RadixTreeOptions options;
