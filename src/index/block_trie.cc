@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <mutex>
 #include <stdexcept>
 #include <utility>
 
@@ -10,301 +11,354 @@
 
 namespace cairn {
 
-BlockTrie::BlockTrie(std::size_t block_size, std::uint64_t hash_seed)
-    : edges_(block_size), children_(0, ChildHash{&edges_}, ChildEqual{&edges_}), hash_seed_(hash_seed) {}
+BlockTrie::BlockTrie(std::size_t block_size, std::uint64_t hash_seed, Gate& gate)
+    : gate_(gate), edges_(block_size, gate), children_(gate), hash_seed_(hash_seed) {}
 
-// ---- Finding ----
+// ---- Walking ----
 
-bool BlockTrie::ChildEqual::operator()(EdgeId id, const ChildKey& key) const {
-  const Edge& edge = (*edges)[id];
-  return edge.parent == key.parent && edge.first_hash == key.hash &&
-         std::ranges::equal(edges->block_tokens(edge, 0), key.first_block);
+std::uint32_t BlockTrie::child_hash(Position parent, AdapterId adapter_id, const TokenId* first_block) const {
+  // Below the top, the parent says which adapter it is.
+  const std::uint64_t context = parent.edge == kTop ? ~adapter_id : parent.key();
+  return static_cast<std::uint32_t>(hash_tokens({first_block, block_size()}, context ^ hash_seed_));
 }
 
-BlockTrie::ChildKey BlockTrie::child_key(Position parent, const TokenId* first_block) const {
-  const std::span<const TokenId> tokens(first_block, block_size());
-  return {parent, tokens, hash_tokens(tokens, stop_key(parent) ^ hash_seed_)};
-}
-
-EdgeId BlockTrie::find_child(Position parent, const TokenId* first_block) const {
-  if (edges_[parent.edge].stops == 0) return kNoEdge;  // a child anchors its place
-  const auto found = children_.find(child_key(parent, first_block));
-  return found == children_.end() ? kNoEdge : *found;
+BlockTrie::Child BlockTrie::find_child(Position parent, AdapterId adapter_id, const TokenId* first_block) const {
+  Child child;
+  const auto matches = [&](EdgeId id) {
+    const Edge& edge = edges_[id];
+    child.version = edge.version;  // first, so that the version covers what is read below
+    return edge.parent_key == parent.key() && edge.adapter_id == adapter_id &&
+           std::equal(first_block, first_block + block_size(), edge.tokens.get());
+  };
+  child.edge = children_.find(child_hash(parent, adapter_id, first_block), kNoEdge, matches);
+  return child;
 }
 
 BlockTrie::Walk BlockTrie::walk(AdapterId adapter_id, std::span<const TokenId> tokens, Extent extent) const {
-  const auto root = roots_.find(adapter_id);
-  if (root == roots_.end()) return {};
-  return walk_from({root->second, 0}, tokens, extent);
+  return walk_from({}, adapter_id, tokens, extent);
 }
 
-BlockTrie::Walk BlockTrie::walk_from(Position from, std::span<const TokenId> tokens, Extent extent) const {
-  const std::size_t num_blocks = tokens.size() / block_size();
-  Walk walk{from, 0};
-  while (walk.blocks < num_blocks) {
-    const Edge& edge = edges_[walk.at.edge];
-    const TokenId* rest = tokens.data() + walk.blocks * block_size();
-    const std::uint32_t limit = extent == Extent::kResident ? edge.resident : edge.length;
-    if (walk.at.boundary < limit) {
-      const std::size_t count = std::min<std::size_t>(limit - walk.at.boundary, num_blocks - walk.blocks);
-      const std::size_t same =
-          matching_tokens(edges_.tokens(edge, walk.at.boundary), rest, count * block_size()) / block_size();
-      walk.at.boundary += static_cast<std::uint32_t>(same);
-      walk.blocks += same;
-      if (walk.blocks == num_blocks) break;
-      rest += same * block_size();
-    }
-    const EdgeId child = find_child(walk.at, rest);
-    if (child == kNoEdge) break;
-    if (extent == Extent::kResident && edges_[child].resident == 0) break;
-    walk.at = {child, 1};
-    ++walk.blocks;
-  }
+BlockTrie::Walk BlockTrie::walk_from(Position from, AdapterId adapter_id, std::span<const TokenId> tokens,
+                                     Extent extent) const {
+  Walk walk;
+  do {
+    walk = {from, 0, edges_[from.edge].version};
+  } while (!try_walk(walk, adapter_id, tokens, extent));
   return walk;
 }
 
-std::size_t BlockTrie::depth(Position at) const {
-  return at.edge == kNoEdge ? 0 : std::size_t{edges_[at.edge].start} + at.boundary;
+// False if an edge changed while it was looked at.
+bool BlockTrie::try_walk(Walk& walk, AdapterId adapter_id, std::span<const TokenId> tokens, Extent extent) const {
+  const std::size_t num_blocks = tokens.size() / block_size();
+  while (walk.blocks < num_blocks) {
+    const Edge& edge = edges_[walk.at.edge];
+    const TokenId* rest = tokens.data() + walk.blocks * block_size();
+    const TokenId* kept = edge.tokens;
+    const std::uint32_t limit = extent == Extent::kResident ? edge.resident : edge.length;
+    if (edge.tokens != kept) return false;  // `limit` may be that of its new memory
+    if (walk.at.boundary < limit) {
+      const std::size_t count = std::min<std::size_t>(limit - walk.at.boundary, num_blocks - walk.blocks);
+      const std::size_t same =
+          matching_tokens(kept + walk.at.boundary * block_size(), rest, count * block_size()) / block_size();
+      walk.at.boundary += static_cast<std::uint32_t>(same);
+      walk.blocks += same;
+      if (walk.blocks == num_blocks) return true;
+      rest += same * block_size();
+    }
+    if (edge.hanging == 0) return true;
+    const Child child = find_child(walk.at, adapter_id, rest);
+    if (child.edge == kNoEdge) return true;
+    if (extent == Extent::kResident && edges_[child.edge].resident == 0) return true;
+    if ((edge.version & ~Edge::kLinks) != (walk.version & ~Edge::kLinks)) return false;
+    walk.at = {child.edge, 1};
+    walk.version = child.version;
+    ++walk.blocks;
+  }
+  return true;
 }
 
 Position BlockTrie::ancestor(Position at, std::size_t depth) const {
-  while (edges_[at.edge].start >= depth && edges_[at.edge].parent.edge != kNoEdge) at = edges_[at.edge].parent;
+  while (edges_[at.edge].start >= depth && at.edge != kTop) at = edges_[at.edge].parent();
   return {at.edge, static_cast<std::uint32_t>(depth - edges_[at.edge].start)};
 }
 
-void BlockTrie::gather(Position at, std::vector<BlockId>& blocks, std::vector<DiskBlockId>& disk_blocks) const {
-  blocks.resize(depth(at));
-  for (Position p = at; p.edge != kNoEdge; p = edges_[p.edge].parent) {
-    const Edge& edge = edges_[p.edge];
-    std::copy_n(edges_.blocks(edge), p.boundary, blocks.data() + edge.start);
-  }
-  if (resident_disk_blocks_ == 0) return;
-
+bool BlockTrie::gather(Position at, std::span<BlockId> blocks, std::span<DiskBlockId> disk_blocks) const {
   bool any = false;
-  disk_blocks.assign(depth(at), kNoDiskBlock);
-  for (Position p = at; p.edge != kNoEdge; p = edges_[p.edge].parent) {
+  for (Position p = at; p.edge != kTop; p = edges_[p.edge].parent()) {
     const Edge& edge = edges_[p.edge];
-    if (!edge.run.disk_blocks) continue;
-    const std::span<const DiskBlockId> ids(edge.run.disk_blocks.get(), p.boundary);
-    any = any || std::ranges::any_of(ids, [](DiskBlockId id) { return id != kNoDiskBlock; });
-    std::ranges::copy(ids, disk_blocks.data() + edge.start);
+    std::copy_n(edges_.blocks(edge.run), p.boundary, blocks.data() + edge.start);
+    if (disk_blocks.empty()) continue;
+    DiskBlockId* const disk = disk_blocks.data() + edge.start;
+    if (edge.run.disk_blocks) {
+      std::copy_n(edge.run.disk_blocks.get(), p.boundary, disk);
+    } else {
+      std::fill_n(disk, p.boundary, kNoDiskBlock);
+    }
+    any = any || std::any_of(disk, disk + p.boundary, [](DiskBlockId id) { return id != kNoDiskBlock; });
   }
-  if (!any) disk_blocks.clear();
+  return any;
 }
 
 // ---- Stops ----
 
-const BlockTrie::Stop* BlockTrie::find_stop(Position at) const {
-  if (edges_[at.edge].stops == 0) return nullptr;
-  const auto found = stops_.find(stop_key(at));
-  return found == stops_.end() ? nullptr : &found->second;
+std::atomic<std::uint32_t>& BlockTrie::end_count(Edge& edge, Claim claim) {
+  return claim == Claim::kUse ? edge.end_uses : edge.end_handles;
 }
 
-BlockTrie::Stop& BlockTrie::stop_at(Position at) noexcept {
-  const auto [found, created] = stops_.try_emplace(stop_key(at));
-  if (created) ++edges_[at.edge].stops;
-  return found->second;
+std::uint32_t& BlockTrie::stop_count(Stop& stop, Claim claim) {
+  return claim == Claim::kUse ? stop.uses : stop.handles;
 }
 
-void BlockTrie::settle_stop(Position at) noexcept {
-  Edge& edge = edges_[at.edge];
-  const auto found = stops_.find(stop_key(at));
-  if (found == stops_.end()) return;
+const Stop* BlockTrie::find_stop(const Edge& edge, std::uint32_t boundary) {
+  if (!edge.stops) return nullptr;
+  const auto found = edge.stops->find(boundary);
+  return found == edge.stops->end() ? nullptr : &found->second;
+}
+
+Stop& BlockTrie::stop_at(Edge& edge, std::uint32_t boundary) {
+  if (edge.stops) return (*edge.stops)[boundary];
+  auto stops = std::make_unique<Stops>();
+  Stop& stop = (*stops)[boundary];
+  edge.stops = std::move(stops);
+  return stop;
+}
+
+void BlockTrie::settle_stop(Edge& edge, std::uint32_t boundary) noexcept {
+  if (!edge.stops) return;
+  const auto found = edge.stops->find(boundary);
+  if (found == edge.stops->end()) return;
   const Stop& stop = found->second;
   if (stop.uses > 0 || stop.handles > 0 || stop.children > 0 || stop.anchors > 0) return;
   // A stamp alone is worth keeping where it is newer than what lies deeper.
-  if (at.boundary < edge.resident && stop.stamp > edge.end_stamp) return;
-  stops_.erase(found);
-  --edge.stops;
+  if (boundary < edge.resident && stop.stamp > edge.end_stamp.load(std::memory_order_relaxed)) return;
+  edge.stops->erase(found);
+  if (edge.stops->empty()) edge.stops.reset();
 }
 
-std::uint32_t BlockTrie::anchors_at(Position at) const {
-  const Stop* stop = find_stop(at);
+std::uint32_t BlockTrie::anchors_at(const Edge& edge, std::uint32_t boundary) {
+  const Stop* stop = find_stop(edge, boundary);
   return stop ? stop->anchors : 0;
 }
 
-void BlockTrie::stamp(Position at, Stamp now) noexcept {
-  (at_end(at) ? edges_[at.edge].end_stamp : stop_at(at).stamp) = now;
+// Readers whose commits overlap may come in another order than their stamps.
+void BlockTrie::raise_stamp(std::atomic<Stamp>& stamp, Stamp now) noexcept {
+  Stamp seen = stamp.load(std::memory_order_relaxed);
+  while (seen < now && !stamp.compare_exchange_weak(seen, now, std::memory_order_relaxed)) {
+  }
 }
 
-void BlockTrie::add_use(Position at) noexcept {
-  ++(at_end(at) ? edges_[at.edge].end_uses : stop_at(at).uses);
-}
-
-void BlockTrie::add_handle(Position at) noexcept {
-  ++(at_end(at) ? edges_[at.edge].end_handles : stop_at(at).handles);
-}
-
-bool BlockTrie::take_use(Position at) noexcept {
+void BlockTrie::claim(Position at, Claim claim, Stamp now) {
+  Edge& edge = edges_[at.edge];
   if (at_end(at)) {
-    if (edges_[at.edge].end_uses == 0) return false;
-    --edges_[at.edge].end_uses;
-    queue_if_evictable(at.edge);
+    raise_stamp(edge.end_stamp, now);
+    if (claim != Claim::kNone) end_count(edge, claim).fetch_add(1, std::memory_order_relaxed);
+    return;
+  }
+  const SpinLockGuard lock(edge.stops_lock);
+  Stop& stop = stop_at(edge, at.boundary);
+  stop.stamp = std::max(stop.stamp, now);
+  if (claim != Claim::kNone) ++stop_count(stop, claim);
+}
+
+bool BlockTrie::take_claim(Position at, Claim claim) noexcept {
+  Edge& edge = edges_[at.edge];
+  if (at_end(at)) {
+    std::atomic<std::uint32_t>& count = end_count(edge, claim);
+    std::uint32_t seen = count.load(std::memory_order_relaxed);
+    do {
+      if (seen == 0) return false;
+    } while (!count.compare_exchange_weak(seen, seen - 1, std::memory_order_relaxed));
+    if (seen == 1) hand_over(at.edge);
     return true;
   }
-  const Stop* stop = find_stop(at);
-  if (!stop || stop->uses == 0) return false;
-  --stop_at(at).uses;
-  settle_stop(at);
+  const SpinLockGuard lock(edge.stops_lock);
+  if (!find_stop(edge, at.boundary)) return false;
+  std::uint32_t& count = stop_count(stop_at(edge, at.boundary), claim);
+  if (count == 0) return false;
+  --count;
+  settle_stop(edge, at.boundary);
   return true;
 }
 
 void BlockTrie::take_use_above(Position at) noexcept {
-  while (at.edge != kNoEdge && !take_use(at)) {
+  while (at.edge != kTop && !take_claim(at, Claim::kUse)) {
     const Edge& edge = edges_[at.edge];
-    if (at.boundary > 1 && edge.stops > 0) {
+    if (at.boundary > 1) {
       --at.boundary;
     } else {
-      at = edge.parent;
+      at = edge.parent();
     }
   }
 }
 
-void BlockTrie::take_handle(Position at) noexcept {
-  if (at_end(at)) {
-    CAIRN_CHECK(edges_[at.edge].end_handles > 0);
-    --edges_[at.edge].end_handles;
-    queue_if_evictable(at.edge);
-    return;
-  }
-  Stop& stop = stop_at(at);
-  CAIRN_CHECK(stop.handles > 0);
-  --stop.handles;
-  settle_stop(at);
-}
-
-void BlockTrie::add_anchor(Position at) noexcept {
-  ++stop_at(at).anchors;
-}
-
-void BlockTrie::drop_anchor(Position at) noexcept {
-  Stop& stop = stop_at(at);
+void BlockTrie::drop_anchor(const Gate::Closed&, Position at) noexcept {
+  Edge& edge = edges_[at.edge];
+  Stop& stop = stop_at(edge, at.boundary);
   CAIRN_CHECK(stop.anchors > 0);
   --stop.anchors;
-  settle_stop(at);
-  drop_unused(at);
+  settle_stop(edge, at.boundary);
+  drop_unused(at.edge);
 }
 
 void BlockTrie::add_child(Position at) noexcept {
-  ++(at_end(at) ? edges_[at.edge].end_children : stop_at(at).children);
+  Edge& edge = edges_[at.edge];
+  ++(at_end(at) ? edge.end_children : stop_at(edge, at.boundary).children);  // the child is anchored there
+  edge.links_changed();
 }
 
 void BlockTrie::drop_child(Position at, Stamp child_stamp) noexcept {
+  Edge& edge = edges_[at.edge];
   if (at_end(at)) {
-    Edge& edge = edges_[at.edge];
     --edge.end_children;
-    edge.end_stamp = std::max(edge.end_stamp, child_stamp);
-    queue_if_evictable(at.edge);
+    raise_stamp(edge.end_stamp, child_stamp);
+    arrange_turn(at.edge);
     return;
   }
-  Stop& stop = stop_at(at);
+  Stop& stop = stop_at(edge, at.boundary);
   --stop.children;
   stop.stamp = std::max(stop.stamp, child_stamp);
-  settle_stop(at);
+  settle_stop(edge, at.boundary);
 }
 
 // ---- Adding ----
 
-Position BlockTrie::extend(const Extend& what, InsertAcquired& acquired) {
-  const std::size_t num_blocks = what.tokens.size() / block_size();
-  const auto is_real = [](DiskBlockId id) { return id != kNoDiskBlock; };
-  const auto num_disk_blocks = std::ranges::count_if(what.ids.disk_blocks, is_real);
-  const Position top = what.from.edge == kNoEdge ? ensure_root(what.adapter_id) : what.from;
-  try {
-    const Walk cached = walk_from(top, what.tokens, Extent::kResident);
-    // The end of the edge that grows, the end of an edge that is cached again, and where this chain ends.
-    constexpr std::size_t kNewStops = 3;
-    make_room(stops_, kNewStops + 1);  // and the anchor of a new edge
-    acquired.blocks.reserve(num_blocks - cached.blocks);
-    if (num_disk_blocks > 0) {
-      acquired.disk_block_ids.reserve(static_cast<std::size_t>(num_disk_blocks));
-      const Walk kept = walk_from(cached.at, what.tokens.subspan(cached.blocks * block_size()), Extent::kKept);
-      prepare_disk_blocks(kept.at, depth(top));
-    }
-    const Position end =
-        keep_tokens_from(cached.at, what.tokens.subspan(cached.blocks * block_size()), num_disk_blocks > 0);
+BlockTrie::Extension BlockTrie::prepare_extend(const Extend& what, InsertAcquired& acquired) {
+  Extension extension;
+  extension.what = what;
+  extension.cached = walk_from(what.from, what.adapter_id, what.tokens, Extent::kResident);
+  const std::size_t cached_blocks = extension.cached.blocks;
+  const auto new_blocks = what.ids.blocks.subspan(cached_blocks);
+  acquired.blocks.assign(new_blocks.begin(), new_blocks.end());
+  acquired.disk_block_ids.reserve(what.ids.disk_blocks.size());
 
-    make_resident(cached.at, end, depth(top), what.ids);
-    acquired.blocks.assign(what.ids.blocks.begin() + static_cast<std::ptrdiff_t>(cached.blocks),
-                           what.ids.blocks.begin() + static_cast<std::ptrdiff_t>(num_blocks));
-    if (num_disk_blocks > 0) take_disk_blocks(end, depth(top), what.ids, acquired);
-    stamp(end, what.now);
-    return end;
+  const auto missing = what.tokens.subspan(cached_blocks * block_size());
+  const Walk kept = walk_from(extension.cached.at, what.adapter_id, missing, Extent::kKept);
+  extension.kept = kept.at;
+  const auto rest = missing.subspan(kept.blocks * block_size());
+  extension.growth = prepare_growth(kept.at, what.adapter_id, rest, !what.ids.disk_blocks.empty());
+  return extension;
+}
+
+Position BlockTrie::extend(const Gate::Closed&, Extension extension, Stamp now, InsertAcquired& acquired) {
+  const Extend& what = extension.what;
+  const Position cached = extension.cached.at;
+  const Position kept = extension.kept;
+  try {
+    prepare_end_move(cached);
+    prepare_link(extension.growth);
+    if (!what.ids.disk_blocks.empty()) prepare_disk_blocks(kept, depth(what.from), extension.growth);
+    if (extension.growth.num_blocks == 0) claim(kept, Claim::kNone, now);
   } catch (...) {
-    drop_unused(top);
+    settle_stop(edges_[cached.edge], cached.boundary);
+    settle_stop(edges_[kept.edge], kept.boundary);
+    discard(std::move(extension.growth));
     throw;
   }
+  const Position end = link(std::move(extension.growth));
+  make_resident(cached, end, depth(what.from), what.ids);
+  if (!what.ids.disk_blocks.empty()) take_disk_blocks(end, depth(what.from), what.ids, acquired);
+  claim(end, what.claim, now);
+  if (what.claim != Claim::kNone && what.held > 0) take_claim(ancestor(end, what.held), what.claim);
+  arrange_turn(end.edge);
+  settle_stop(edges_[cached.edge], cached.boundary);
+  return end;
 }
 
-Position BlockTrie::keep_tokens(AdapterId adapter_id, std::span<const TokenId> tokens) {
-  const Position root = ensure_root(adapter_id);
+Position BlockTrie::add_anchor(AdapterId adapter_id, std::span<const TokenId> tokens) {
+  const Walk kept = walk(adapter_id, tokens, Extent::kKept);
+  Growth growth = prepare_growth(kept.at, adapter_id, tokens.subspan(kept.blocks * block_size()), false);
+  const Gate::Closed closed(gate_);
   try {
-    return keep_tokens_from(root, tokens, false);
+    prepare_link(growth);
+    const bool at_new_edge = growth.edge != kNoEdge;
+    stop_at(edges_[at_new_edge ? growth.edge : kept.at.edge],
+            at_new_edge ? growth.num_blocks : kept.at.boundary + growth.num_blocks);
   } catch (...) {
-    drop_unused(root);
+    settle_stop(edges_[kept.at.edge], kept.at.boundary);
+    discard(std::move(growth));
     throw;
   }
+  const Position end = link(std::move(growth));
+  ++stop_at(edges_[end.edge], end.boundary).anchors;
+  return end;
 }
 
-Position BlockTrie::ensure_root(AdapterId adapter_id) {
-  if (const auto root = roots_.find(adapter_id); root != roots_.end()) return {root->second, 0};
-  make_room(roots_, 1);
-  edges_.prepare_create();
-  const EdgeId id = edges_.create();
-  edges_[id].adapter_id = adapter_id;
-  roots_.emplace(adapter_id, id);
-  return {id, 0};
-}
-
-Position BlockTrie::keep_tokens_from(Position at, std::span<const TokenId> tokens, bool with_disk_blocks) {
-  const Walk kept = walk_from(at, tokens, Extent::kKept);
+// Memory and tokens for the full blocks of `tokens`, which follow `kept`. Beside readers.
+BlockTrie::Growth BlockTrie::prepare_growth(Position kept, AdapterId adapter_id, std::span<const TokenId> tokens,
+                                            bool disk_blocks) {
   const std::size_t num_blocks = tokens.size() / block_size();
-  if (kept.blocks == num_blocks) return kept.at;
-  if (num_blocks > std::numeric_limits<std::uint32_t>::max() - depth(at)) {
+  if (num_blocks > std::numeric_limits<std::uint32_t>::max() - depth(kept)) {
     throw std::length_error("cairn: a sequence of more than 2^32 - 1 blocks");
   }
-  const auto rest = tokens.subspan(kept.blocks * block_size(), (num_blocks - kept.blocks) * block_size());
-  const Edge& edge = edges_[kept.at.edge];
-  const bool is_root = edge.parent.edge == kNoEdge;
-  if (is_root || kept.at.boundary < edge.length) return append_edge(kept.at, rest, with_disk_blocks);
-  lengthen_edge(kept.at.edge, rest, with_disk_blocks);
-  return {kept.at.edge, edge.length};
-}
+  Growth growth{kept, static_cast<std::uint32_t>(num_blocks), kNoEdge, {}};
+  if (num_blocks == 0) return growth;
+  tokens = tokens.first(num_blocks * block_size());
+  Edge& old = edges_[kept.edge];
 
-Position BlockTrie::append_edge(Position at, std::span<const TokenId> tokens, bool with_disk_blocks) {
-  const std::size_t num_blocks = tokens.size() / block_size();
-  Run run = edges_.make_run(num_blocks, with_disk_blocks);
-  edges_.prepare_create();
-  queue_.reserve(edges_.live_count() + 1);
-  make_room(children_, 1);
-  make_room(stops_, 1);
-
-  const EdgeId id = edges_.create();
-  Edge& edge = edges_[id];
-  edge.parent = at;
-  edge.adapter_id = edges_[at.edge].adapter_id;
-  edge.start = static_cast<std::uint32_t>(depth(at));
-  edge.first_hash = child_key(at, tokens.data()).hash;
-  edge.run = std::move(run);
-  edge.length = static_cast<std::uint32_t>(num_blocks);
-  std::ranges::copy(tokens, edges_.tokens(edge));
-  children_.insert(id);
-  add_anchor(at);
-  return {id, edge.length};
-}
-
-void BlockTrie::lengthen_edge(EdgeId id, std::span<const TokenId> tokens, bool with_disk_blocks) {
-  Edge& edge = edges_[id];
-  const std::size_t length = edge.length + tokens.size() / block_size();
-  const bool disk_blocks = with_disk_blocks || edge.run.disk_blocks;
-  if (length > edge.run.capacity) {
-    const std::size_t slack = edge.length / 4;  // amortises a sequence that grows block by block
-    edges_.adopt_run(edge, edges_.make_run(std::max<std::size_t>(length, edge.length + slack), disk_blocks));
-  } else if (disk_blocks) {
-    edges_.add_disk_blocks(edge);
+  if (kept.edge == kTop || kept.boundary < old.length) {
+    Run run = edges_.make_run(num_blocks, disk_blocks);
+    std::ranges::copy(tokens, run.words.get());
+    run.written = growth.num_blocks;
+    edges_.prepare_create();
+    queue_.reserve(edges_.live_count() + 1);
+    children_.prepare_insert();
+    growth.edge = edges_.create();
+    Edge& edge = edges_[growth.edge];
+    edge.adapter_id = adapter_id;
+    edge.start = static_cast<std::uint32_t>(depth(kept));
+    edge.first_hash = child_hash(kept, adapter_id, tokens.data());
+    edge.tokens = run.words.get();
+    edge.run = std::move(run);
+    edge.length = growth.num_blocks;
+    return growth;
   }
-  std::ranges::copy(tokens, edges_.tokens(edge, edge.length));
-  edge.length = static_cast<std::uint32_t>(length);
+
+  // Readers may still be looking at what was written in this memory: only what comes after that can be used.
+  const std::size_t length = old.length + num_blocks;
+  if (length <= old.run.capacity && old.run.written == old.length) {
+    std::ranges::copy(tokens, old.run.words.get() + old.length * block_size());
+    return growth;
+  }
+  const std::size_t slack = old.length / 4;  // amortises a sequence that grows block by block
+  growth.run = edges_.make_run(std::max<std::size_t>(length, old.length + slack), disk_blocks || old.run.disk_blocks);
+  edges_.copy_to(growth.run, old);
+  std::ranges::copy(tokens, growth.run.words.get() + old.length * block_size());
+  return growth;
+}
+
+void BlockTrie::discard(Growth growth) noexcept {
+  if (growth.edge == kNoEdge) return;
+  edges_[growth.edge].stops.reset();
+  edges_.free(growth.edge);
+}
+
+Position BlockTrie::link(Growth growth) noexcept {
+  if (growth.num_blocks == 0) return growth.at;
+  Edge& old = edges_[growth.at.edge];
+  old.links_changed();
+  if (growth.edge == kNoEdge) {
+    if (growth.run.words) edges_.adopt_run(old, std::move(growth.run));
+    old.run.written = old.length + growth.num_blocks;
+    old.length = old.length + growth.num_blocks;
+    return {growth.at.edge, old.length};
+  }
+  Edge& edge = edges_[growth.edge];
+  edge.parent_key = growth.at.key();
+  old.hanging = old.hanging + 1;
+  ++stop_at(old, growth.at.boundary).anchors;
+  children_.insert(edge.first_hash, growth.edge);
+  return {growth.edge, growth.num_blocks};
+}
+
+// The stop that linking needs, so that nothing fails then.
+void BlockTrie::prepare_link(const Growth& growth) {
+  if (growth.edge != kNoEdge) stop_at(edges_[growth.at.edge], growth.at.boundary);
+}
+
+// If the cached part of this edge grows, the facts at its end come to lie in the midst of it: their stop.
+void BlockTrie::prepare_end_move(Position cached) {
+  Edge& edge = edges_[cached.edge];
+  if (cached.edge != kTop && at_end(cached) && (in_use(edge) || edge.end_children > 0)) stop_at(edge, cached.boundary);
 }
 
 // From `from`, the end of what is cached, to `to`, below it: upwards, because each edge knows its parent.
@@ -314,53 +368,52 @@ void BlockTrie::make_resident(Position from, Position to, std::size_t ids_depth,
     if (at.boundary > edge.resident) {
       const std::uint32_t first = edge.resident;
       const BlockId* source = ids.blocks.data() + (edge.start + first - ids_depth);
-      std::copy_n(source, at.boundary - first, edges_.blocks(edge) + first);
+      std::copy_n(source, at.boundary - first, edges_.blocks(edge.run) + first);
       if (edge.run.disk_blocks) {
         std::fill(edge.run.disk_blocks.get() + first, edge.run.disk_blocks.get() + at.boundary, kNoDiskBlock);
       }
       raise_resident(at.edge, at.boundary);
     }
     if (at.edge == from.edge) return;
-    at = edge.parent;
+    at = edge.parent();
     add_child(at);
   }
 }
 
 void BlockTrie::raise_resident(EdgeId id, std::uint32_t resident) noexcept {
   Edge& edge = edges_[id];
-  if (edge.end_uses > 0 || edge.end_handles > 0 || edge.end_children > 0) {
-    Stop& stop = stop_at({id, edge.resident});
-    stop.uses = std::exchange(edge.end_uses, 0);
-    stop.handles = std::exchange(edge.end_handles, 0);
+  if (in_use(edge) || edge.end_children > 0) {
+    Stop& stop = stop_at(edge, edge.resident);  // prepared
+    stop.uses = edge.end_uses.exchange(0, std::memory_order_relaxed);
+    stop.handles = edge.end_handles.exchange(0, std::memory_order_relaxed);
     stop.children = std::exchange(edge.end_children, 0);
   }
-  if (edge.resident == 0) ++resident_edges_;
-  resident_blocks_ += resident - edge.resident;
+  if (edge.resident == 0) resident_edges_ = resident_edges_ + 1;
+  resident_blocks_ = resident_blocks_ + (resident - edge.resident);
   edge.resident = resident;
-  take_over_end(id);
+  edge.links_changed();
+  take_over_end(edge);
 }
 
-// The facts at the resident end, after it moved, from the table into the edge.
-void BlockTrie::take_over_end(EdgeId id) noexcept {
-  Edge& edge = edges_[id];
-  const Position end{id, edge.resident};
-  if (!find_stop(end)) return;
-  Stop& stop = stop_at(end);
-  edge.end_uses += std::exchange(stop.uses, 0);
-  edge.end_handles += std::exchange(stop.handles, 0);
+// The facts at the resident end, after it moved, from the stops into the edge.
+void BlockTrie::take_over_end(Edge& edge) noexcept {
+  if (!find_stop(edge, edge.resident)) return;
+  Stop& stop = stop_at(edge, edge.resident);
+  edge.end_uses.fetch_add(std::exchange(stop.uses, 0), std::memory_order_relaxed);
+  edge.end_handles.fetch_add(std::exchange(stop.handles, 0), std::memory_order_relaxed);
   edge.end_children += std::exchange(stop.children, 0);
-  edge.end_stamp = std::max(edge.end_stamp, std::exchange(stop.stamp, 0));
-  settle_stop(end);
+  raise_stamp(edge.end_stamp, std::exchange(stop.stamp, 0));
+  settle_stop(edge, edge.resident);
 }
 
-void BlockTrie::prepare_disk_blocks(Position at, std::size_t above_depth) {
-  for (; at.edge != kNoEdge && depth(at) > above_depth; at = edges_[at.edge].parent) {
-    edges_.add_disk_blocks(edges_[at.edge]);
-  }
+// On the way from `above_depth` down to `at`, and where an edge grows in its own memory.
+void BlockTrie::prepare_disk_blocks(Position at, std::size_t above_depth, const Growth& growth) {
+  if (growth.num_blocks > 0 && growth.edge == kNoEdge) edges_.add_disk_blocks(edges_[growth.at.edge]);
+  for (; depth(at) > above_depth; at = edges_[at.edge].parent()) edges_.add_disk_blocks(edges_[at.edge]);
 }
 
 void BlockTrie::take_disk_blocks(Position at, std::size_t ids_depth, BlockIds ids, InsertAcquired& acquired) noexcept {
-  for (; at.edge != kNoEdge && depth(at) > ids_depth; at = edges_[at.edge].parent) {
+  for (; depth(at) > ids_depth; at = edges_[at.edge].parent()) {
     const Edge& edge = edges_[at.edge];
     for (std::uint32_t block = at.boundary; block-- > 0 && edge.start + block >= ids_depth;) {
       const DiskBlockId offered = ids.disk_blocks[edge.start + block - ids_depth];
@@ -368,121 +421,10 @@ void BlockTrie::take_disk_blocks(Position at, std::size_t ids_depth, BlockIds id
       if (held != kNoDiskBlock || offered == kNoDiskBlock) continue;
       held = offered;
       acquired.disk_block_ids.push_back(offered);
-      ++resident_disk_blocks_;
     }
   }
+  resident_disk_blocks_ = resident_disk_blocks_ + acquired.disk_block_ids.size();
   std::ranges::reverse(acquired.disk_block_ids);
-}
-
-// ---- Removing ----
-
-bool BlockTrie::evictable(const Edge& edge) const {
-  return edge.resident > 0 && edge.end_uses == 0 && edge.end_handles == 0 && edge.end_children == 0;
-}
-
-void BlockTrie::queue_if_evictable(EdgeId id) noexcept {
-  Edge& edge = edges_[id];
-  if (edge.queued || !evictable(edge)) return;
-  edge.queued = true;
-  queue_.push({edge.end_stamp, id});
-}
-
-EvictedBlocks BlockTrie::evict(std::size_t num_blocks) {
-  EvictedBlocks out;
-  out.physical.reserve(std::min(num_blocks, resident_blocks_));
-  out.disk_block_ids.reserve(std::min(num_blocks, resident_disk_blocks_));
-  while (out.size() < num_blocks && !queue_.empty()) {
-    const auto [stamp, id] = queue_.oldest();
-    Edge& edge = edges_[id];
-    queue_.pop();
-    edge.queued = false;
-    if (evictable(edge) && edge.end_stamp == stamp) {
-      evict_from(id, num_blocks - out.size(), out);
-    }
-    queue_if_evictable(id);
-    if (edge.resident < edge.length) drop_unused({id, edge.length});
-  }
-  return out;
-}
-
-// Takes blocks off the end as long as they are the least recently used ones, which are those with the same stamp.
-void BlockTrie::evict_from(EdgeId id, std::size_t num_blocks, EvictedBlocks& out) noexcept {
-  Edge& edge = edges_[id];
-  const Stamp stamp = edge.end_stamp;
-  while (num_blocks > 0 && evictable(edge) && edge.end_stamp == stamp) {
-    const std::size_t step = edge.stops == 0 ? std::min<std::size_t>(num_blocks, edge.resident) : 1;
-    give_back(edge, static_cast<std::uint32_t>(step), out);
-    take_over_end(id);
-    num_blocks -= step;
-  }
-  if (edge.resident > 0) return;
-  --resident_edges_;
-  drop_child(edge.parent, stamp);
-}
-
-// The last cached blocks of an edge, deepest first.
-void BlockTrie::give_back(Edge& edge, std::uint32_t num_blocks, EvictedBlocks& out) noexcept {
-  for (std::uint32_t i = 0; i < num_blocks; ++i) {
-    --edge.resident;
-    out.physical.push_back(edges_.blocks(edge)[edge.resident]);
-    if (!edge.run.disk_blocks || edge.run.disk_blocks[edge.resident] == kNoDiskBlock) continue;
-    out.disk_block_ids.push_back(edge.run.disk_blocks[edge.resident]);
-    --resident_disk_blocks_;
-  }
-  resident_blocks_ -= num_blocks;
-}
-
-void BlockTrie::drop_unused(Position at) noexcept {
-  for (EdgeId id = at.edge; id != kNoEdge;) {
-    Edge& edge = edges_[id];
-    const Position parent = edge.parent;
-    if (parent.edge == kNoEdge) {
-      if (edge.stops > 0) return;
-      roots_.erase(edge.adapter_id);
-      edges_.free(id);
-      return;
-    }
-    if (edge.stops == 0) edge.length = edge.resident;
-    while (edge.length > edge.resident && anchors_at({id, edge.length}) == 0) --edge.length;
-    edges_.trim_run(edge);
-    if (edge.length > 0) return;
-    remove_edge(id);
-    --stop_at(parent).anchors;
-    settle_stop(parent);
-    id = parent.edge;
-  }
-}
-
-void BlockTrie::remove_edge(EdgeId id) noexcept {
-  children_.erase(id);
-  edges_.free(id);
-}
-
-void BlockTrie::reserve_cleared(std::optional<AdapterId> adapter_id, EvictedBlocks& out) const {
-  std::size_t blocks = 0;
-  std::size_t disk_blocks = 0;
-  for (EdgeId id = 0; id < edges_.id_limit(); ++id) {
-    const Edge& edge = edges_[id];
-    if (!edge.live || (adapter_id && edge.adapter_id != *adapter_id)) continue;
-    blocks += edge.resident;
-    if (edge.run.disk_blocks) disk_blocks += edge.resident;
-  }
-  out.physical.reserve(blocks);
-  out.disk_block_ids.reserve(std::min(disk_blocks, resident_disk_blocks_));
-}
-
-void BlockTrie::clear(std::optional<AdapterId> adapter_id, EvictedBlocks& out) noexcept {
-  const auto goes = [&](EdgeId id) { return !adapter_id || edges_[id].adapter_id == *adapter_id; };
-  boost::unordered::erase_if(stops_, [&](const auto& stop) { return goes(static_cast<EdgeId>(stop.first >> 32)); });
-  queue_.remove_if([&](const EvictionQueue::Entry& entry) { return goes(entry.edge); });
-  for (EdgeId id = 0; id < edges_.id_limit(); ++id) {
-    Edge& edge = edges_[id];
-    if (!edge.live || !goes(id)) continue;
-    if (edge.resident > 0) --resident_edges_;
-    give_back(edge, edge.resident, out);
-    if (edge.parent.edge == kNoEdge) roots_.erase(edge.adapter_id);
-    remove_edge(id);
-  }
 }
 
 }  // namespace cairn

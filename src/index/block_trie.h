@@ -2,20 +2,27 @@
 //
 // A block is found by walking: compare the tokens along an edge; where they part, look for a child edge at that
 // boundary by the tokens of its first block (one hash table for the whole trie, tokens compared before it is
-// believed). Every block-aligned token sequence has at most one position.
+// believed). Every block-aligned token sequence of an adapter has at most one position.
 //
 // Uses and stamps are recorded at the *end* of a chain only. A block is in use if a use ends at it or below it, and
 // its last use is the newest stamp at or below it; since only a block without children can be evicted, looking at
 // ends is enough. What is recorded at a boundary is a Stop; the stop at an edge's resident end, where most chains
-// end and where eviction looks, lies in the edge itself (Edge::end_*), all others in one hash table:
+// end and where eviction looks, lies in the edge itself (Edge::end_*), all others in Edge::stops:
 //
-//     at boundary == resident:  uses, handles, children, stamp in the edge;  anchors in the table
-//     elsewhere:                all of them in the table
+//     at boundary == resident:  uses, handles, children, stamp in the edge;  anchors in Edge::stops
+//     elsewhere:                all of them in Edge::stops
 //
-// Not synchronised. Calls that may allocate say so and give the strong guarantee; all others never throw.
+// Threads (Gate has the rules): walk() runs beside anything. It reads an edge's version, then the edge; stepping to a
+// child, it reads the child's version, checks that the child is what it looks for, then that the contents of the edge
+// it leaves are still those it compared. The walk stands, all of it, if the version of the edge where it ended is
+// unchanged in a commit: a child that hangs there still proves that the blocks above it were there all along, because
+// what is cached (or kept) is closed under prefix. Versions change with every change that a walk could have missed:
+//     contents   the edge lost blocks or tokens, or is gone
+//     links      it grew, or a child was hung on it, or one's blocks became cached
 #ifndef CAIRN_INDEX_BLOCK_TRIE_H_
 #define CAIRN_INDEX_BLOCK_TRIE_H_
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <optional>
@@ -25,8 +32,10 @@
 
 #include "base/containers.h"
 #include "cairn/prefix_cache.h"
+#include "index/child_table.h"
 #include "index/edge_store.h"
-#include "index/eviction_queue.h"
+#include "index/gate.h"
+#include "index/stamp_queue.h"
 
 namespace cairn {
 
@@ -36,82 +45,91 @@ struct BlockIds {
   std::span<const DiskBlockId> disk_blocks;
 };
 
+// What somebody leaves at the end of a chain.
+enum class Claim { kNone, kUse, kHandle };
+
 class BlockTrie {
  public:
   // Which blocks a walk goes through: cached ones, or also those whose tokens alone are kept.
   enum class Extent { kResident, kKept };
 
   // `hash_seed` keeps callers from choosing prompts that collide in the table of children.
-  BlockTrie(std::size_t block_size, std::uint64_t hash_seed);
+  BlockTrie(std::size_t block_size, std::uint64_t hash_seed, Gate& gate);
   BlockTrie(const BlockTrie&) = delete;
   BlockTrie& operator=(const BlockTrie&) = delete;
 
-  // ---- Finding ----
+  // ---- Readers ----
 
   struct Walk {
     Position at;
-    std::size_t blocks = 0;  // walked
+    std::size_t blocks = 0;     // walked
+    std::uint64_t version = 0;  // of the edge at which it ended
   };
-  // From the root of an adapter, along the full blocks of `tokens`. No edge if the adapter has no root.
+  // Along the full blocks of `tokens`, as far as they go. Within a Gate::Reader, or by a writer.
   [[nodiscard]] Walk walk(AdapterId adapter_id, std::span<const TokenId> tokens, Extent extent) const;
-  [[nodiscard]] Walk walk_from(Position from, std::span<const TokenId> tokens, Extent extent) const;
 
-  // Blocks from the root to `at`.
-  [[nodiscard]] std::size_t depth(Position at) const;
-  // The position `depth` blocks below the root on the way to `at`, which is at least that deep.
+  // The rest of this part within a commit, or by a writer with the gate closed.
+
+  // Whether a walk made before still stands.
+  [[nodiscard]] bool stands(const Walk& walk) const { return edges_[walk.at.edge].version == walk.version; }
+  // The ids of the blocks from the top to `at`, all of them cached, into `blocks` and, if any has one,
+  // `disk_blocks`: both as large as the depth. False if no block has a disk id.
+  bool gather(Position at, std::span<BlockId> blocks, std::span<DiskBlockId> disk_blocks) const;
+  [[nodiscard]] bool any_disk_blocks() const { return resident_disk_blocks_.get() > 0; }
+  // Adds a claim and stamps. Allocates at most before it changes anything.
+  void claim(Position at, Claim claim, Stamp now);
+  // Takes away a claim that ends exactly at `at`. False if there is none.
+  bool take_claim(Position at, Claim claim) noexcept;
+  // Takes away the deepest use that ends above `at` on the way to it, if any: for a caller that released more than
+  // it can have held. O(blocks above).
+  void take_use_above(Position at) noexcept;
+
+  // ---- Positions; any thread that may look at them ----
+
+  // Blocks from the top to `at`.
+  [[nodiscard]] std::size_t depth(Position at) const { return std::size_t{edges_[at.edge].start} + at.boundary; }
+  // The position `depth` blocks below the top on the way to `at`, which is at least that deep.
   [[nodiscard]] Position ancestor(Position at, std::size_t depth) const;
 
-  // The ids of the blocks from the root to `at`, all of them cached. Disk ids: empty if none has one. Allocates.
-  void gather(Position at, std::vector<BlockId>& blocks, std::vector<DiskBlockId>& disk_blocks) const;
+  // ---- Writers: adding ----
 
-  // ---- Adding ----
-
-  // Caches the full blocks of `tokens` below `from` (no edge: below the root of `adapter_id`) and stamps their end,
-  // which it returns. `ids` is parallel to those blocks, of which there is at least one. `acquired` gets the blocks
-  // of the nodes created and the disk ids that nodes took. The caller claims the end (add_use, add_handle), for
-  // which there is room, or offers it for eviction. Allocates.
+  // To cache the full blocks of `tokens`, of which there is at least one, below `from`. `ids` is parallel to them.
+  // The end gets `claim`; if there is one, the caller's earlier claim, `held` blocks below the top, is taken away,
+  // should there be one.
   struct Extend {
     AdapterId adapter_id = 0;
     Position from;
     std::span<const TokenId> tokens;
     BlockIds ids;
-    Stamp now = 0;
+    Claim claim = Claim::kNone;
+    std::size_t held = 0;
   };
-  Position extend(const Extend& what, InsertAcquired& acquired);
+  class Extension;  // ready to be linked
+  // `acquired` gets the blocks of the nodes that extend() will create. With the gate open. Allocates.
+  [[nodiscard]] Extension prepare_extend(const Extend& what, InsertAcquired& acquired);
+  // Links it, stamps the end, which it returns, and adds to `acquired` the disk ids that nodes took. If it throws
+  // std::bad_alloc, nothing has changed.
+  Position extend(const Gate::Closed&, Extension extension, Stamp now, InsertAcquired& acquired);
 
-  void offer(Position end) noexcept { queue_if_evictable(end.edge); }
+  // Keeps the tokens of the full blocks of `tokens`, cached or not, and returns their end, at which it has added an
+  // anchor. Closes the gate. Allocates.
+  Position add_anchor(AdapterId adapter_id, std::span<const TokenId> tokens);
 
-  // Keeps the tokens of the full blocks of `tokens`, cached or not, and returns their end. The caller anchors
-  // something there, or calls drop_unused. Allocates.
-  Position keep_tokens(AdapterId adapter_id, std::span<const TokenId> tokens);
+  // ---- Writers, with the gate closed (the first argument shows it) ----
 
-  // ---- Uses ----
+  // Lets go of what is not needed any more.
+  void drop_anchor(const Gate::Closed&, Position at) noexcept;
+  // The least recently used first. `out` has room (reserve_evicted).
+  void evict(const Gate::Closed&, std::size_t num_blocks, EvictedBlocks& out) noexcept;
+  // Everything of one adapter, or of all. `out` has room (reserve_cleared). No snapshots are left there.
+  void clear(const Gate::Closed&, std::optional<AdapterId> adapter_id, EvictedBlocks& out) noexcept;
 
-  // Makes sure that the next calls of add_use, add_handle, stamp and add_anchor, at one position, don't allocate.
-  void prepare_stop() { make_room(stops_, 1); }
-  void stamp(Position at, Stamp now) noexcept;
-  void add_use(Position at) noexcept;
-  void add_handle(Position at) noexcept;
-  // Takes away a use that ends exactly at `at`. False if there is none.
-  bool take_use(Position at) noexcept;
-  // Takes away the deepest use that ends above `at` on the way to it, if any: for a caller that released more than
-  // it can have held. O(blocks above).
-  void take_use_above(Position at) noexcept;
-  void take_handle(Position at) noexcept;
+  // ---- Writers, with the gate open ----
 
-  // ---- Snapshots' places ----
-
-  void add_anchor(Position at) noexcept;   // after prepare_stop
-  void drop_anchor(Position at) noexcept;  // and lets go of what is not needed any more
-  void drop_unused(Position at) noexcept;  // lets go of tokens kept for nothing
-
-  // ---- Removing ----
-
-  // The least recently used first. Allocates.
-  EvictedBlocks evict(std::size_t num_blocks);
-  // Everything of one adapter, or of all. `out` gets the blocks; it has to have room (reserve_cleared).
+  void reserve_evicted(std::size_t num_blocks, EvictedBlocks& out) const;
   void reserve_cleared(std::optional<AdapterId> adapter_id, EvictedBlocks& out) const;
-  void clear(std::optional<AdapterId> adapter_id, EvictedBlocks& out) noexcept;
+  // Frees the memory that no reader can be reading any more.
+  void reclaim() noexcept;
 
   [[nodiscard]] CacheStats stats() const { return {resident_edges_, resident_blocks_}; }
   [[nodiscard]] std::size_t block_size() const { return edges_.block_size(); }
@@ -119,80 +137,82 @@ class BlockTrie {
   [[nodiscard]] const EdgeStore& edges() const { return edges_; }
 
   // Empty, or what is wrong, given how many snapshots hang at each position. Allocates.
-  using AnchorCounts = IdMap<std::uint32_t>;  // by stop_key
-  [[nodiscard]] std::string validate(const AnchorCounts& snapshot_anchors) const;
-  // A position as one number, for hash tables.
-  static std::uint64_t stop_key(Position at) { return std::uint64_t{at.edge} << 32 | at.boundary; }
+  using AnchorCounts = IdMap<std::uint32_t>;  // by Position::key
+  [[nodiscard]] std::string validate(const Gate::Closed&, const AnchorCounts& snapshot_anchors) const;
 
  private:
-  [[nodiscard]] std::string validate_stops(const AnchorCounts& children, const AnchorCounts& anchors) const;
-
-  struct Stop {
-    std::uint32_t uses = 0;      // by tokens
-    std::uint32_t handles = 0;   // by handle: apart, so that no call by tokens can take a handle's use
-    std::uint32_t children = 0;  // child edges with cached blocks
-    std::uint32_t anchors = 0;   // snapshots, and child edges whether cached or not: what keeps tokens up to here
-    Stamp stamp = 0;
+  // Tokens that nobody can see yet: a new edge below `at`, or more of the edge that ends there.
+  struct Growth {
+    Position at;
+    std::uint32_t num_blocks = 0;
+    EdgeId edge = kNoEdge;  // the new edge
+    Run run;                // or, where it needs new memory, the old edge's memory from now on
   };
 
-  // The table of children is a set of edges, found by where they hang and the tokens of their first block.
-  struct ChildKey {
-    Position parent;
-    std::span<const TokenId> first_block;
-    std::uint64_t hash = 0;
-  };
-  struct ChildHash {
-    using is_transparent = void;
-    using is_avalanching = void;
-    const EdgeStore* edges = nullptr;
-    std::size_t operator()(EdgeId id) const { return (*edges)[id].first_hash; }
-    std::size_t operator()(const ChildKey& key) const { return key.hash; }
-  };
-  struct ChildEqual {
-    using is_transparent = void;
-    const EdgeStore* edges = nullptr;
-    bool operator()(EdgeId a, EdgeId b) const { return a == b; }
-    bool operator()(EdgeId id, const ChildKey& key) const;
-    bool operator()(const ChildKey& key, EdgeId id) const { return (*this)(id, key); }
-  };
-  using ChildSet = boost::unordered_flat_set<EdgeId, ChildHash, ChildEqual>;
+  [[nodiscard]] std::string validate_stops(EdgeId id, const AnchorCounts& children, const AnchorCounts& anchors) const;
 
-  [[nodiscard]] ChildKey child_key(Position parent, const TokenId* first_block) const;
-  [[nodiscard]] EdgeId find_child(Position parent, const TokenId* first_block) const;
+  // ---- Walking ----
+  struct Child {
+    EdgeId edge = kNoEdge;
+    std::uint64_t version = 0;
+  };
+  [[nodiscard]] bool try_walk(Walk& walk, AdapterId adapter_id, std::span<const TokenId> tokens, Extent extent) const;
+  [[nodiscard]] Walk walk_from(Position from, AdapterId adapter_id, std::span<const TokenId> tokens,
+                               Extent extent) const;
+  [[nodiscard]] std::uint32_t child_hash(Position parent, AdapterId adapter_id, const TokenId* first_block) const;
+  [[nodiscard]] Child find_child(Position parent, AdapterId adapter_id, const TokenId* first_block) const;
 
+  // ---- Stops ----
   [[nodiscard]] bool at_end(Position at) const { return at.boundary == edges_[at.edge].resident; }
-  [[nodiscard]] const Stop* find_stop(Position at) const;
-  Stop& stop_at(Position at) noexcept;     // creates it; within the room made
-  void settle_stop(Position at) noexcept;  // erases it if it says nothing
-  [[nodiscard]] std::uint32_t anchors_at(Position at) const;
+  static std::atomic<std::uint32_t>& end_count(Edge& edge, Claim claim);
+  static std::uint32_t& stop_count(Stop& stop, Claim claim);
+  [[nodiscard]] static const Stop* find_stop(const Edge& edge, std::uint32_t boundary);
+  static Stop& stop_at(Edge& edge, std::uint32_t boundary);              // creates it; allocates
+  static void settle_stop(Edge& edge, std::uint32_t boundary) noexcept;  // erases it if it says nothing
+  [[nodiscard]] static std::uint32_t anchors_at(const Edge& edge, std::uint32_t boundary);
+  static void raise_stamp(std::atomic<Stamp>& stamp, Stamp now) noexcept;
   void add_child(Position at) noexcept;
   void drop_child(Position at, Stamp child_stamp) noexcept;
   void raise_resident(EdgeId id, std::uint32_t resident) noexcept;
-  void take_over_end(EdgeId id) noexcept;
+  void take_over_end(Edge& edge) noexcept;
 
-  [[nodiscard]] bool evictable(const Edge& edge) const;
-  void queue_if_evictable(EdgeId id) noexcept;
-  void evict_from(EdgeId id, std::size_t num_blocks, EvictedBlocks& out) noexcept;
-  void give_back(Edge& edge, std::uint32_t num_blocks, EvictedBlocks& out) noexcept;
-
-  Position ensure_root(AdapterId adapter_id);
-  Position keep_tokens_from(Position at, std::span<const TokenId> tokens, bool with_disk_blocks);
-  Position append_edge(Position at, std::span<const TokenId> tokens, bool with_disk_blocks);
-  void lengthen_edge(EdgeId id, std::span<const TokenId> tokens, bool with_disk_blocks);
-  void prepare_disk_blocks(Position at, std::size_t above_depth);
+  // ---- Adding ----
+  Growth prepare_growth(Position kept, AdapterId adapter_id, std::span<const TokenId> tokens, bool disk_blocks);
+  void discard(Growth growth) noexcept;
+  Position link(Growth growth) noexcept;
+  void prepare_link(const Growth& growth);
+  void prepare_end_move(Position cached);
+  void prepare_disk_blocks(Position at, std::size_t above_depth, const Growth& growth);
   void make_resident(Position from, Position to, std::size_t ids_depth, BlockIds ids) noexcept;
   void take_disk_blocks(Position at, std::size_t ids_depth, BlockIds ids, InsertAcquired& acquired) noexcept;
-  void remove_edge(EdgeId id) noexcept;
 
+  // ---- Evicting ----
+  [[nodiscard]] static bool in_use(const Edge& edge);
+  [[nodiscard]] static bool evictable(const Edge& edge);
+  void arrange_turn(EdgeId id) noexcept;
+  void hand_over(EdgeId id) noexcept;
+  void take_handed_over() noexcept;
+  void evict_from(EdgeId id, std::size_t num_blocks, EvictedBlocks& out) noexcept;
+  void give_back(Edge& edge, std::uint32_t num_blocks, EvictedBlocks& out) noexcept;
+  void drop_unused(EdgeId id) noexcept;
+
+  Gate& gate_;
   EdgeStore edges_;
-  IdMap<EdgeId> roots_;  // by AdapterId
-  ChildSet children_;
-  IdMap<Stop> stops_;  // by stop_key
-  EvictionQueue queue_;
+  ChildTable children_;
+  StampQueue queue_;
   const std::uint64_t hash_seed_;
-  std::size_t resident_blocks_ = 0;
-  std::size_t resident_edges_ = 0;
-  std::size_t resident_disk_blocks_ = 0;
+  std::atomic<EdgeId> handed_over_{kNoEdge};  // by readers; linked through Edge::next
+  Shared<std::size_t> resident_blocks_;
+  Shared<std::size_t> resident_edges_;
+  Shared<std::size_t> resident_disk_blocks_;
+};
+
+class BlockTrie::Extension {
+  friend class BlockTrie;
+  Extend what;
+  Walk cached;    // from what.from
+  Position kept;  // where the tokens that are kept end, from there
+  Growth growth;
 };
 
 }  // namespace cairn

@@ -18,35 +18,81 @@ std::unique_ptr<DiskBlockId[]> make_disk_blocks(std::size_t count) {
 
 }  // namespace
 
+EdgeStore::EdgeStore(std::size_t block_size, Gate& gate) : block_size_(block_size), gate_(gate) {
+  prepare_create();
+  CAIRN_CHECK(create() == kTop);
+}
+
 void EdgeStore::prepare_create() {
-  if (first_free_ != kNoEdge) return;
-  if (edges_.size() >= kNoEdge) throw std::length_error("cairn: more than 2^32 - 1 edges");
-  edges_.emplace_back();
-  edges_.back().parent.edge = kNoEdge;
-  first_free_ = static_cast<EdgeId>(edges_.size() - 1);
+  if (first_free_ != kNoEdge || id_limit_ < chunks_.size() * kChunk) return;
+  constexpr EdgeId kMostEdges = kNoEdge - static_cast<EdgeId>(kChunk);
+  if (id_limit_ >= kMostEdges) throw std::length_error("cairn: too many edges (2^32)");
+  make_room(chunks_, 1);
+  auto chunk = std::make_unique<Edge[]>(kChunk);
+  if (chunks_.size() == directory_size_) {
+    gate_.prepare_retire();
+    const std::size_t size = std::max<std::size_t>(16, 2 * directory_size_);
+    auto directory = std::make_unique<Edge*[]>(size);
+    std::copy_n(directory_.get(), directory_size_, directory.get());
+    chunks_seen_.store(directory.get(), std::memory_order_release);  // pairs with operator[]
+    gate_.retire(std::exchange(directory_, std::move(directory)));
+    directory_size_ = size;
+  }
+  directory_[chunks_.size()] = chunk.get();  // no reader knows an id in there yet
+  chunks_.push_back(std::move(chunk));
 }
 
 EdgeId EdgeStore::create() noexcept {
-  CAIRN_CHECK(first_free_ != kNoEdge);
-  const EdgeId id = first_free_;
-  Edge& edge = edges_[id];
-  first_free_ = edge.parent.edge;
-  edge = Edge{};
-  edge.live = true;
+  EdgeId id = first_free_;
+  if (id == kNoEdge) {
+    CAIRN_CHECK(id_limit_ < chunks_.size() * kChunk);
+    id = id_limit_++;
+  } else {
+    first_free_ = std::exchange((*this)[id].next, kNoEdge);
+  }
+  (*this)[id].live = true;
   ++live_count_;
   return id;
 }
 
 void EdgeStore::free(EdgeId id) noexcept {
-  Edge& edge = edges_[id];
+  Edge& edge = (*this)[id];
   CAIRN_CHECK(edge.live);
-  edge = Edge{};
-  edge.parent.edge = first_free_;
-  first_free_ = id;
+  CAIRN_CHECK(!edge.stops);
+  edge.live = false;
+  edge.parent_key = kNoPositionKey;
+  edge.contents_changed();
+  edge.end_stamp.store(gate_.epoch(), std::memory_order_relaxed);
+  edge.next = kNoEdge;
+  (first_waiting_ == kNoEdge ? first_waiting_ : (*this)[last_waiting_].next) = id;
+  last_waiting_ = id;
   --live_count_;
 }
 
+void EdgeStore::reclaim(std::uint64_t epoch) noexcept {
+  while (first_waiting_ != kNoEdge) {
+    const EdgeId id = first_waiting_;
+    Edge& edge = (*this)[id];
+    if (edge.end_stamp.load(std::memory_order_relaxed) >= epoch) return;
+    first_waiting_ = edge.next;
+    edge.tokens = nullptr;
+    edge.run = Run{};
+    edge.length = 0;
+    edge.resident = 0;
+    edge.hanging = 0;
+    edge.end_stamp.store(0, std::memory_order_relaxed);
+    edge.end_uses.store(0, std::memory_order_relaxed);
+    edge.end_handles.store(0, std::memory_order_relaxed);
+    edge.turn.store(Turn::kNone, std::memory_order_relaxed);
+    edge.end_children = 0;
+    edge.snapshots = 0;
+    edge.next = first_free_;
+    first_free_ = id;
+  }
+}
+
 Run EdgeStore::make_run(std::size_t capacity, bool with_disk_blocks) const {
+  gate_.prepare_retire();
   Run run;
   run.words = std::make_unique_for_overwrite<std::uint32_t[]>(capacity * (block_size_ + 1));
   run.capacity = static_cast<std::uint32_t>(capacity);
@@ -58,23 +104,26 @@ void EdgeStore::add_disk_blocks(Edge& edge) const {
   if (!edge.run.disk_blocks) edge.run.disk_blocks = make_disk_blocks(edge.run.capacity);
 }
 
-void EdgeStore::adopt_run(Edge& edge, Run run) const noexcept {
+void EdgeStore::copy_to(Run& run, const Edge& edge) const noexcept {
   CAIRN_DCHECK(run.capacity >= edge.length);
-  if (edge.length > 0) {
-    std::copy_n(tokens(edge), edge.length * block_size_, run.words.get());
-    std::copy_n(blocks(edge), edge.resident, run.words.get() + run.capacity * block_size_);
-    if (edge.run.disk_blocks) {
-      CAIRN_DCHECK(run.disk_blocks != nullptr);
-      std::copy_n(edge.run.disk_blocks.get(), edge.resident, run.disk_blocks.get());
-    }
-  }
-  edge.run = std::move(run);
+  std::copy_n(edge.tokens.get(), edge.length * block_size_, run.words.get());
+  std::copy_n(blocks(edge.run), edge.resident.get(), blocks(run));
+  if (edge.run.disk_blocks) std::copy_n(edge.run.disk_blocks.get(), edge.resident.get(), run.disk_blocks.get());
+  run.written = edge.length;
+}
+
+void EdgeStore::adopt_run(Edge& edge, Run run) const noexcept {
+  edge.tokens = run.words.get();
+  gate_.retire(std::move(edge.run.words));
+  edge.run = std::move(run);  // disk ids are read in commits only: no need to retire them
 }
 
 void EdgeStore::trim_run(Edge& edge) const noexcept {
   if (edge.length == 0 || edge.length >= edge.run.capacity / 2) return;
   try {
-    adopt_run(edge, make_run(edge.length, edge.run.disk_blocks != nullptr));
+    Run run = make_run(edge.length, edge.run.disk_blocks != nullptr);
+    copy_to(run, edge);
+    adopt_run(edge, std::move(run));
   } catch (const std::bad_alloc&) {
     return;
   }

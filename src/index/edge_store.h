@@ -11,32 +11,65 @@
 //
 // Blocks from `resident` on are gone; their tokens are kept as long as a snapshot, or an edge with snapshots, hangs
 // there. The blocks that are cached are closed under prefix, so they are the first ones of each edge.
+//
+// One edge, kTop, has no tokens and lives as long as the store: the first blocks of all sequences hang on it.
 #ifndef CAIRN_INDEX_EDGE_STORE_H_
 #define CAIRN_INDEX_EDGE_STORE_H_
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
-#include <deque>
+#include <map>
 #include <memory>
 #include <span>
+#include <vector>
 
+#include "base/shared.h"
+#include "base/spin.h"
 #include "cairn/prefix_cache.h"
+#include "index/gate.h"
 
 namespace cairn {
 
 using EdgeId = std::uint32_t;
 inline constexpr EdgeId kNoEdge = 0xFFFFFFFF;
+inline constexpr EdgeId kTop = 0;
 
 // The moment of a use, from one clock for the whole index: later is larger, no two steps share one.
 using Stamp = std::uint64_t;
 
-// A block boundary of an edge: after its first `boundary` blocks. Boundary 0 is used with root edges only; elsewhere
-// it is the position at which the edge hangs. No edge: above every root, depth 0.
+// A block boundary of an edge: after its first `boundary` blocks. Boundary 0 is used with kTop only; elsewhere it is
+// the position at which the edge hangs.
 struct Position {
-  EdgeId edge = kNoEdge;
+  EdgeId edge = kTop;
   std::uint32_t boundary = 0;
 
   friend bool operator==(const Position&, const Position&) = default;
+
+  // As one number, for hashing and for atomics.
+  [[nodiscard]] std::uint64_t key() const { return std::uint64_t{edge} << 32 | boundary; }
+  static Position of_key(std::uint64_t key) {
+    return {static_cast<EdgeId>(key >> 32), static_cast<std::uint32_t>(key)};
+  }
+};
+inline constexpr std::uint64_t kNoPositionKey = std::uint64_t{kNoEdge} << 32;
+
+// What is recorded at a boundary; BlockTrie says where and why.
+struct Stop {
+  std::uint32_t uses = 0;      // by tokens
+  std::uint32_t handles = 0;   // by handle: apart, so that no call by tokens can take a handle's use
+  std::uint32_t children = 0;  // child edges with cached blocks
+  std::uint32_t anchors = 0;   // snapshots, and child edges whether cached or not: what keeps tokens up to here
+  Stamp stamp = 0;
+};
+using Stops = std::map<std::uint32_t, Stop>;  // by boundary
+
+// How an edge comes to lose its last cached block.
+enum class Turn : std::uint8_t {
+  kNone,    // it has no cached block, or a cached child hangs at its end
+  kQueued,  // it has an entry in the eviction queue
+  kParked,  // it is in use: whoever drops the last use hands it over (the one change that a reader makes)
+  kHanded,  // it waits to be queued by the next writer that evicts
 };
 
 // Memory of one edge for `capacity` blocks: tokens, then block ids; disk ids apart, only where there are any.
@@ -44,67 +77,101 @@ struct Run {
   std::unique_ptr<std::uint32_t[]> words;
   std::unique_ptr<DiskBlockId[]> disk_blocks;
   std::uint32_t capacity = 0;
+  std::uint32_t written = 0;  // blocks whose tokens readers may have seen: never written again
 };
 
-struct Edge {
-  Position parent;                 // where it hangs; no edge for a root
-  AdapterId adapter_id = 0;        // of its root
-  std::uint64_t first_hash = 0;    // hash under which it is found at its parent
-  Stamp end_stamp = 0;             // of the last cached block (the newest at or below it)
-  Run run;                         //
-  std::uint32_t start = 0;         // blocks above it
-  std::uint32_t length = 0;        // blocks whose tokens are kept
-  std::uint32_t resident = 0;      // blocks that are cached
-  std::uint32_t end_uses = 0;      // at boundary `resident`: uses that end there, by tokens
-  std::uint32_t end_handles = 0;   // the same, by handle
-  std::uint32_t end_children = 0;  // child edges with cached blocks that hang there
-  std::uint32_t stops = 0;         // its entries in the trie's table of stops
-  std::uint32_t snapshots = 0;     // snapshots that hang at any of its boundaries
-  bool queued = false;             // has an entry in the eviction queue
-  bool live = false;               // false: on the free list
+// Who may touch what: "walk" is read by walks while one writer changes it; "commit" is changed by readers in a
+// commit, atomically, and by writers with the gate closed; the rest is written with the gate closed, or before
+// anybody can find the edge, and read in commits and by writers.
+struct alignas(64) Edge {
+  Shared<std::uint64_t> version;                      // walk: contents << 32 | links; see BlockTrie
+  Shared<const TokenId*> tokens;                      // walk: of run; never written again where they can be seen
+  Shared<std::uint64_t> parent_key = kNoPositionKey;  // walk: where it hangs; none for kTop and for free edges
+  Shared<AdapterId> adapter_id;                       // walk: meaningless for kTop
+  Shared<std::uint32_t> first_hash;                   // walk: hash under which it is found at its parent
+  Shared<std::uint32_t> length;                       // walk: blocks whose tokens are kept
+  Shared<std::uint32_t> resident;                     // walk: blocks that are cached
+  Shared<std::uint32_t> hanging;                      // walk: child edges
+  std::atomic<Stamp> end_stamp{0};                    // commit: of the last cached block (the newest at or below it)
+  std::atomic<std::uint32_t> end_uses{0};             // commit: at boundary `resident`, uses that end there, by tokens
+  std::atomic<std::uint32_t> end_handles{0};          // commit: the same, by handle
+  // ---- a cache line ends here ----
+  std::unique_ptr<Stops> stops;  // commit, under stops_lock: at all other boundaries; none if there are none
+  SpinLock stops_lock;           //
+  std::atomic<Turn> turn{Turn::kNone};
+  bool live = false;
+  std::uint32_t end_children = 0;  // child edges with cached blocks that hang at its resident end
+  Run run;
+  std::uint32_t start = 0;      // blocks above it
+  std::uint32_t snapshots = 0;  // snapshots that hang at any of its boundaries
+  EdgeId next = kNoEdge;        // in a list: of free edges, of those waiting to be free, or of those handed over
+
+  [[nodiscard]] Position parent() const { return Position::of_key(parent_key); }
+  // To be called after a change, with the gate closed.
+  void contents_changed() noexcept { version = version + (std::uint64_t{1} << 32); }
+  void links_changed() noexcept { version = (version & ~kLinks) | ((version + 1) & kLinks); }
+  static constexpr std::uint64_t kLinks = 0xFFFFFFFF;
 };
 
-// Owns the edges. Ids are reused; references to an Edge stay valid until it is freed.
+// Owns the edges. An id is used again only when no reader can still be looking at the edge it stood for.
 class EdgeStore {
  public:
-  explicit EdgeStore(std::size_t block_size) : block_size_(block_size) {}
+  EdgeStore(std::size_t block_size, Gate& gate);
+  EdgeStore(const EdgeStore&) = delete;
+  EdgeStore& operator=(const EdgeStore&) = delete;
 
-  Edge& operator[](EdgeId id) { return edges_[id]; }
-  const Edge& operator[](EdgeId id) const { return edges_[id]; }
+  // Any thread, for an id found within the same Gate::Reader or by a writer.
+  Edge& operator[](EdgeId id) const {
+    Edge* const* chunks = chunks_seen_.load(std::memory_order_acquire);  // pairs with prepare_create
+    return chunks[id / kChunk][id % kChunk];
+  }
+  [[nodiscard]] std::size_t block_size() const { return block_size_; }
+
+  // The rest is for writers.
 
   // Ids run from 0 to id_limit() - 1; those that are not live are free.
-  [[nodiscard]] EdgeId id_limit() const { return static_cast<EdgeId>(edges_.size()); }
+  [[nodiscard]] EdgeId id_limit() const { return id_limit_; }
   [[nodiscard]] std::size_t live_count() const { return live_count_; }
-  [[nodiscard]] std::size_t block_size() const { return block_size_; }
 
   // Makes sure that the next create() doesn't allocate. Throws std::bad_alloc or std::length_error.
   void prepare_create();
   EdgeId create() noexcept;
+  // Nobody can find the edge any more.
   void free(EdgeId id) noexcept;
+  // Frees the memory of edges that were freed before `epoch`, and their ids.
+  void reclaim(std::uint64_t epoch) noexcept;
+  [[nodiscard]] bool has_waiting() const { return first_waiting_ != kNoEdge; }
 
-  // Memory for `capacity` blocks. Disk ids start as kNoDiskBlock. Throws std::bad_alloc.
+  // Memory for `capacity` blocks. Disk ids start as kNoDiskBlock. A later adopt_run can retire what it replaces.
+  // Throws std::bad_alloc.
   [[nodiscard]] Run make_run(std::size_t capacity, bool with_disk_blocks) const;
-  // Gives an edge room for disk ids, if it has none. Throws std::bad_alloc.
-  void add_disk_blocks(Edge& edge) const;
-  // Moves what `edge` keeps into `run`, which becomes the edge's memory; `run` has room for it.
+  // Copies what `edge` keeps into `run`.
+  void copy_to(Run& run, const Edge& edge) const noexcept;
+  // With the gate closed: `run`, which holds a copy of what the edge keeps, becomes its memory.
   void adopt_run(Edge& edge, Run run) const noexcept;
-  // Gives memory back where less than half of it is used; where no memory can be had for that, it stays.
+  // The same: gives an edge room for disk ids, if it has none. Throws std::bad_alloc.
+  void add_disk_blocks(Edge& edge) const;
+  // The same: gives memory back where less than half of it is used; if no memory can be had for that, it stays.
   void trim_run(Edge& edge) const noexcept;
 
-  [[nodiscard]] TokenId* tokens(const Edge& edge, std::size_t boundary = 0) const {
-    return edge.run.words.get() + boundary * block_size_;
-  }
   [[nodiscard]] std::span<const TokenId> block_tokens(const Edge& edge, std::size_t block) const {
-    return {tokens(edge, block), block_size_};
+    return {edge.tokens + block * block_size_, block_size_};
   }
-  [[nodiscard]] BlockId* blocks(const Edge& edge) const {
-    return edge.run.words.get() + edge.run.capacity * block_size_;
-  }
+  [[nodiscard]] BlockId* blocks(const Run& run) const { return run.words.get() + run.capacity * block_size_; }
 
  private:
+  static constexpr std::size_t kChunk = 1024;
+
   const std::size_t block_size_;
-  std::deque<Edge> edges_;
-  EdgeId first_free_ = kNoEdge;  // linked through Edge::parent.edge
+  Gate& gate_;
+  std::vector<std::unique_ptr<Edge[]>> chunks_;
+  std::unique_ptr<Edge*[]> directory_;  // of the chunks
+  std::size_t directory_size_ = 0;
+  std::atomic<Edge* const*> chunks_seen_{nullptr};  // directory_, for readers
+  EdgeId id_limit_ = 0;
+  EdgeId first_free_ = kNoEdge;
+  EdgeId first_waiting_ = kNoEdge;  // freed, in order of epoch (kept in end_stamp)
+  EdgeId last_waiting_ = kNoEdge;
   std::size_t live_count_ = 0;
 };
 

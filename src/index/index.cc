@@ -5,40 +5,71 @@
 #include <utility>
 
 namespace cairn {
+namespace {
+
+constexpr auto no_preparation = [](const BlockTrie::Walk&) {};
+
+}  // namespace
 
 Index::Index(const RadixTreeOptions& options, std::uint64_t hash_seed)
-    : trie_(options.block_size, hash_seed),
+    : trie_(options.block_size, hash_seed, gate_),
       snapshots_(trie_, hash_seed, options.share_snapshots_across_sessions, options.first_tier_key) {}
 
-// ---- Blocks ----
+// ---- Readers ----
+
+template <class Prepare, class Effect>
+void Index::read(AdapterId adapter_id, std::span<const TokenId> tokens, BlockTrie::Extent extent, Prepare prepare,
+                 Effect effect) const {
+  constexpr int kTriesBesideWriters = 8;
+  Gate::Reader reader(gate_);
+  for (int tries = 0; tries < kTriesBesideWriters; ++tries) {
+    const BlockTrie::Walk walk = trie_.walk(adapter_id, tokens, extent);
+    prepare(walk);
+    Gate::Commit commit(gate_, reader);
+    if (trie_.stands(walk)) return effect(walk, commit.counters());
+  }
+  // Writers keep changing the end of this walk. They are kept out for the length of one.
+  Gate::Commit commit(gate_, reader);
+  const BlockTrie::Walk walk = trie_.walk(adapter_id, tokens, extent);
+  prepare(walk);
+  effect(walk, commit.counters());
+}
 
 Index::Found Index::lookup(std::span<const TokenId> tokens, SessionHash session, AdapterId adapter_id, Claim claim) {
   Found found;
   PrefixMatch& match = found.match;
-  const BlockTrie::Walk walk = trie_.walk(adapter_id, tokens, BlockTrie::Extent::kResident);
-  match.matched_tokens = walk.blocks * block_size();
-  auto index = SnapshotTable::kNone;
-  if (walk.blocks > 0) {
-    trie_.gather(walk.at, match.matched_blocks, match.matched_disk_block_ids);
-    trie_.prepare_stop();
-    index = snapshots_.find_deepest(walk.at, {tokens, match.matched_tokens, session});
-  }
+  const auto prepare = [&](const BlockTrie::Walk& walk) {
+    match.matched_blocks.resize(walk.blocks);
+    match.matched_disk_block_ids.resize(trie_.any_disk_blocks() ? walk.blocks : 0);
+  };
+  const auto effect = [&](const BlockTrie::Walk& walk, Gate::ReaderCounters& counters) {
+    if (walk.blocks > 0) {
+      if (trie_.any_disk_blocks()) match.matched_disk_block_ids.resize(walk.blocks);  // may be news since prepare
+      const Stamp now = tick();
+      trie_.claim(walk.at, claim, now);
+      // From here on nothing fails.
+      match.matched_tokens = walk.blocks * block_size();
+      const bool any_disk = trie_.gather(walk.at, match.matched_blocks, match.matched_disk_block_ids);
+      if (!any_disk) match.matched_disk_block_ids.clear();
+      if (snapshots_.size() > 0) {
+        const SpinLockGuard lock(snapshots_lock_);
+        const SnapshotTable::Query query{tokens, match.matched_tokens, session, adapter_id};
+        return_snapshot(snapshots_.find_deepest(walk.at, query), match, now);
+      }
+    }
+    found.end = walk.at;
+    found.epoch = epoch_in_commit(adapter_id);
+    ++counters.lookups;
+    counters.hit_tokens += match.matched_tokens;
+    counters.missed_tokens += tokens.size() - match.matched_tokens;
+  };
+  read(adapter_id, tokens, BlockTrie::Extent::kResident, prepare, effect);
+  return found;
+}
 
-  // From here on nothing fails.
-  ++clock_;
-  ++counters_.lookups;
-  counters_.hit_tokens += match.matched_tokens;
-  counters_.missed_tokens += tokens.size() - match.matched_tokens;
-  if (walk.blocks == 0) return found;
-  found.end = walk.at;
-  trie_.stamp(walk.at, clock_);
-  if (claim == Claim::kHandle) {
-    trie_.add_handle(walk.at);
-  } else {
-    trie_.add_use(walk.at);
-  }
-  if (index == SnapshotTable::kNone) return found;
-  snapshots_.stamp(index, clock_);
+void Index::return_snapshot(SnapshotTable::Index index, PrefixMatch& match, Stamp now) {
+  if (index == SnapshotTable::kNone) return;
+  snapshots_.stamp(index, now);
   const SnapshotTable::Snapshot& snapshot = snapshots_[index];
   count_hit(snapshot);
   counters_.snapshot_gap_tokens += match.matched_tokens - snapshot.tokens;
@@ -50,127 +81,6 @@ Index::Found Index::lookup(std::span<const TokenId> tokens, SessionHash session,
     match.ssm_snapshot_tier_key = snapshot.key;
     match.ssm_snapshot_tier_tokens = snapshot.tokens;
   }
-  return found;
-}
-
-std::size_t Index::peek(std::span<const TokenId> tokens, AdapterId adapter_id) const {
-  return trie_.walk(adapter_id, tokens, BlockTrie::Extent::kResident).blocks * block_size();
-}
-
-std::size_t Index::full_blocks(const Insert& what) const {
-  return std::min(what.tokens.size() / block_size(), what.block_table.size());
-}
-
-// At least one full block. Nothing fails after it.
-Position Index::insert_blocks(const Insert& what, Position from, InsertAcquired& acquired) {
-  const std::size_t num_blocks = full_blocks(what);
-  BlockIds ids{what.block_table.first(num_blocks), {}};
-  if (!what.disk_block_ids.empty()) ids.disk_blocks = what.disk_block_ids.first(num_blocks);
-  const Position end =
-      trie_.extend({what.adapter_id, from, what.tokens.first(num_blocks * block_size()), ids, clock_ + 1}, acquired);
-  ++clock_;
-  counters_.nodes_created += acquired.blocks.size();
-  return end;
-}
-
-InsertAcquired Index::insert(const Insert& what) {
-  InsertAcquired acquired;
-  const std::size_t num_blocks = full_blocks(what);
-  if (num_blocks == 0) return acquired;
-  const Position end = insert_blocks(what, {}, acquired);
-  const std::size_t held = what.matched_tokens / block_size();
-  if (num_blocks <= held) {
-    trie_.offer(end);
-    return acquired;
-  }
-  // The use that ended at `held` now ends further down. A caller may say more than it holds; then none ends there.
-  trie_.add_use(end);
-  if (held > 0) trie_.take_use(trie_.ancestor(end, held));
-  return acquired;
-}
-
-void Index::release(std::span<const TokenId> tokens, std::size_t matched_tokens, AdapterId adapter_id) noexcept {
-  const std::size_t num_blocks = matched_tokens / block_size();
-  if (num_blocks == 0) return;
-  const BlockTrie::Walk walk =
-      trie_.walk(adapter_id, tokens.first(num_blocks * block_size()), BlockTrie::Extent::kResident);
-  const bool held = walk.blocks > 0 && trie_.take_use(walk.at);
-  if (held && walk.blocks == num_blocks) return;
-  ++counters_.protocol_errors;
-  if (!held && walk.blocks > 0) trie_.take_use_above(walk.at);
-}
-
-InsertAcquired Index::extend(Position& at, const Insert& what) {
-  InsertAcquired acquired;
-  if (full_blocks(what) == 0) return acquired;
-  const Position end = insert_blocks(what, at, acquired);
-  trie_.add_handle(end);
-  if (at.edge != kNoEdge) trie_.take_handle(at);
-  at = end;
-  return acquired;
-}
-
-void Index::truncate(Position& at, std::size_t depth) {
-  if (depth == trie_.depth(at)) return;
-  Position target;
-  if (depth > 0) {
-    trie_.prepare_stop();
-    target = trie_.ancestor(at, depth);
-    trie_.add_handle(target);
-  }
-  trie_.take_handle(at);
-  at = target;
-}
-
-void Index::release_handle(Position at) noexcept {
-  if (at.edge != kNoEdge) trie_.take_handle(at);
-}
-
-EvictedBlocks Index::evict(std::size_t num_blocks) {
-  EvictedBlocks evicted = trie_.evict(num_blocks);
-  counters_.nodes_evicted += evicted.size();
-  return evicted;
-}
-
-// ---- Snapshots ----
-
-void Index::check_slot_is_free(const char* argument, SnapshotId slot) const {
-  if (!snapshots_.is_resident(slot)) return;
-  throw std::invalid_argument(std::string("cairn: ") + argument + ": slot " + std::to_string(slot) +
-                              " holds a snapshot already; a slot can hold only one");
-}
-
-SnapshotInsert Index::insert_with_snapshot(const Insert& what, const SnapshotTable::Put& snapshot) {
-  SnapshotInsert result;
-  SnapshotTable::Pending pending = snapshots_.prepare(snapshot);
-  try {
-    result.acquired = insert(what);
-  } catch (...) {
-    snapshots_.give_up(std::move(pending));
-    throw;
-  }
-  result.displaced = snapshots_.put(std::move(pending), ++clock_, counters_);
-  return result;
-}
-
-std::optional<SnapshotId> Index::put(const SnapshotTable::Put& snapshot) {
-  return snapshots_.put(snapshots_.prepare(snapshot), ++clock_, counters_);
-}
-
-std::vector<SnapshotId> Index::put_tail(const SnapshotTable::Put& snapshot) {
-  if (snapshot.session == 0) return {snapshot.slot};
-  constexpr std::size_t kMostFreed = 3;  // the earlier tail, its sibling, and what lies at this place
-  std::vector<SnapshotId> freed;
-  freed.reserve(kMostFreed);
-  SnapshotTable::Pending pending = snapshots_.prepare(snapshot);
-  snapshots_.sweep_session(snapshot.session, freed, counters_);
-  if (const auto displaced = snapshots_.put(std::move(pending), ++clock_, counters_)) freed.push_back(*displaced);
-  return freed;
-}
-
-std::optional<SnapshotId> Index::put_tail_sibling(const SnapshotTable::Put& snapshot) {
-  const bool welcome = snapshot.session != 0 && snapshots_.has_tail(snapshot.session) && !snapshots_.has_sibling(snapshot.session);
-  return welcome ? put(snapshot) : snapshot.slot;
 }
 
 void Index::count_hit(const SnapshotTable::Snapshot& snapshot) {
@@ -188,94 +98,312 @@ void Index::count_hit(const SnapshotTable::Snapshot& snapshot) {
   if (!snapshot.resident) ++counters_.spilled_snapshot_hits;
 }
 
+std::size_t Index::peek(std::span<const TokenId> tokens, AdapterId adapter_id) const {
+  std::size_t blocks = 0;
+  read(adapter_id, tokens, BlockTrie::Extent::kResident, no_preparation,
+       [&](const BlockTrie::Walk& walk, Gate::ReaderCounters&) { blocks = walk.blocks; });
+  return blocks * block_size();
+}
+
+void Index::release(std::span<const TokenId> tokens, std::size_t matched_tokens, AdapterId adapter_id, Epoch epoch) {
+  const std::size_t num_blocks = matched_tokens / block_size();
+  if (num_blocks == 0) return;
+  read(adapter_id, tokens.first(num_blocks * block_size()), BlockTrie::Extent::kResident, no_preparation,
+       [&](const BlockTrie::Walk& walk, Gate::ReaderCounters& counters) {
+         if (epoch && *epoch != epoch_in_commit(adapter_id)) return;
+         const bool held = walk.blocks > 0 && trie_.take_claim(walk.at, Claim::kUse);
+         if (held && walk.blocks == num_blocks) return;
+         ++counters.protocol_errors;
+         if (!held && walk.blocks > 0) trie_.take_use_above(walk.at);
+       });
+}
+
+void Index::release_handle(Position at, AdapterId adapter_id, std::uint64_t epoch) noexcept {
+  if (at == Position{}) return;
+  Gate::Reader reader(gate_);
+  const Gate::Commit commit(gate_, reader);
+  if (epoch == epoch_in_commit(adapter_id)) trie_.take_claim(at, Claim::kHandle);
+}
+
 SnapshotRef Index::find_snapshot(std::span<const TokenId> tokens, std::size_t max_tokens, SessionHash session,
                                  AdapterId adapter_id) {
-  max_tokens = std::min(max_tokens, tokens.size());
-  const BlockTrie::Walk walk = trie_.walk(adapter_id, tokens.first(max_tokens), BlockTrie::Extent::kKept);
-  const auto index = snapshots_.find_deepest(walk.at, {tokens, max_tokens, session});
   SnapshotRef ref;
-  if (index == SnapshotTable::kNone) return ref;
-  snapshots_.stamp(index, ++clock_);
-  const SnapshotTable::Snapshot& snapshot = snapshots_[index];
-  count_hit(snapshot);
-  ref.tokens = snapshot.tokens;
-  ref.is_tail = snapshot.kind == SnapshotKind::kTail;
-  if (snapshot.resident) {
-    ref.slot = snapshot.slot;
-  } else {
-    ref.tier_key = snapshot.key;
-  }
+  max_tokens = std::min(max_tokens, tokens.size());
+  read(adapter_id, tokens.first(max_tokens), BlockTrie::Extent::kKept, no_preparation,
+       [&](const BlockTrie::Walk& walk, Gate::ReaderCounters&) {
+         const SpinLockGuard lock(snapshots_lock_);
+         const auto index = snapshots_.find_deepest(walk.at, {tokens, max_tokens, session, adapter_id});
+         if (index == SnapshotTable::kNone) return;
+         snapshots_.stamp(index, tick());
+         const SnapshotTable::Snapshot& snapshot = snapshots_[index];
+         count_hit(snapshot);
+         ref.tokens = snapshot.tokens;
+         ref.is_tail = snapshot.kind == SnapshotKind::kTail;
+         if (snapshot.resident) {
+           ref.slot = snapshot.slot;
+         } else {
+           ref.tier_key = snapshot.key;
+         }
+       });
   return ref;
 }
 
+std::uint64_t Index::epoch_in_commit(AdapterId adapter_id) const {
+  if (clears_.empty()) return clears_of_all_;
+  const auto clears = clears_.find(adapter_id);
+  return clears_of_all_ + (clears == clears_.end() ? 0 : clears->second);
+}
+
+std::uint64_t Index::epoch(AdapterId adapter_id) const {
+  Gate::Reader reader(gate_);
+  const Gate::Commit commit(gate_, reader);
+  return epoch_in_commit(adapter_id);
+}
+
+std::size_t Index::snapshot_count() const {
+  Gate::Reader reader(gate_);
+  const Gate::Commit commit(gate_, reader);
+  return snapshots_.size();
+}
+
+CacheStats Index::stats() const {
+  Gate::Reader reader(gate_);
+  const Gate::Commit commit(gate_, reader);
+  return trie_.stats();
+}
+
+// ---- Writers: blocks ----
+
+std::size_t Index::full_blocks(const Insert& what) const {
+  return std::min(what.tokens.size() / block_size(), what.block_table.size());
+}
+
+Index::Inserted Index::insert_step(const Insert& what, Position from, Claim claim, std::size_t held,
+                                   SnapshotTable::Pending* pending) {
+  Inserted inserted;
+  inserted.end = from;
+  const std::size_t num_blocks = full_blocks(what);
+  std::optional<BlockTrie::Extension> extension;
+  if (num_blocks > 0) {
+    BlockTrie::Extend extend{
+        what.adapter_id, from, what.tokens.first(num_blocks * block_size()), {what.block_table.first(num_blocks), {}},
+        claim,           held};
+    const bool disk_blocks = std::ranges::any_of(what.disk_block_ids, [](auto id) { return id != kNoDiskBlock; });
+    if (disk_blocks) extend.ids.disk_blocks = what.disk_block_ids.first(num_blocks);
+    extension = trie_.prepare_extend(extend, inserted.acquired);
+  }
+  {
+    const Gate::Closed closed(gate_);
+    if (extension) inserted.end = trie_.extend(closed, std::move(*extension), tick(), inserted.acquired);
+    if (pending) inserted.displaced = snapshots_.put(closed, std::move(*pending), tick(), counters_);
+    counters_.nodes_created += inserted.acquired.blocks.size();
+  }
+  trie_.reclaim();
+  return inserted;
+}
+
+Index::Inserted Index::insert_by_tokens(const Insert& what, SnapshotTable::Pending* pending) {
+  // The use that ended at `held` now ends further down. A caller may say more than it holds; then none ends there.
+  const std::size_t held = what.matched_tokens / block_size();
+  return insert_step(what, {}, full_blocks(what) > held ? Claim::kUse : Claim::kNone, held, pending);
+}
+
+RadixTree::EpochInsert Index::insert(const Insert& what, Epoch epoch) {
+  const MutexLock lock(writer_);
+  if (epoch && *epoch != epoch_in_commit(what.adapter_id)) return {{}, true};
+  return {insert_by_tokens(what, nullptr).acquired, false};
+}
+
+RadixTree::EpochInsert Index::extend(Position& at, const Insert& what, std::uint64_t epoch) {
+  const MutexLock lock(writer_);
+  if (epoch != epoch_in_commit(what.adapter_id)) return {{}, true};
+  Inserted inserted = insert_step(what, at, Claim::kHandle, trie_.depth(at), nullptr);
+  at = inserted.end;
+  return {std::move(inserted.acquired), false};
+}
+
+bool Index::truncate(Position& at, std::size_t depth, AdapterId adapter_id, std::uint64_t epoch) {
+  const MutexLock lock(writer_);
+  if (epoch != epoch_in_commit(adapter_id)) return false;
+  if (depth == trie_.depth(at)) return true;
+  const Position target = trie_.ancestor(at, depth);
+  const Gate::Closed closed(gate_);
+  if (depth > 0) trie_.claim(target, Claim::kHandle, 0);  // stamps nothing: every stamp is newer
+  trie_.take_claim(at, Claim::kHandle);
+  at = target;
+  return true;
+}
+
+EvictedBlocks Index::evict(std::size_t num_blocks) {
+  EvictedBlocks evicted;
+  const MutexLock lock(writer_);
+  trie_.reserve_evicted(num_blocks, evicted);
+  {
+    const Gate::Closed closed(gate_);
+    trie_.evict(closed, num_blocks, evicted);
+  }
+  counters_.nodes_evicted += evicted.size();
+  trie_.reclaim();
+  return evicted;
+}
+
+// ---- Writers: snapshots ----
+
+void Index::check_slot_is_free(const char* argument, SnapshotId slot) const {
+  if (!snapshots_.is_resident(slot)) return;
+  throw std::invalid_argument(std::string("cairn: ") + argument + ": slot " + std::to_string(slot) +
+                              " holds a snapshot already; a slot can hold only one");
+}
+
+RadixTree::EpochSnapshotInsert Index::insert_with_snapshot(const Insert& what, const SnapshotTable::Put& snapshot,
+                                                           Epoch epoch) {
+  const MutexLock lock(writer_);
+  check_slot_is_free("snapshot_id", snapshot.slot);
+  if (epoch && *epoch != epoch_in_commit(what.adapter_id)) return {{snapshot.slot, {}}, true};
+  SnapshotTable::Pending pending = snapshots_.prepare(snapshot);
+  try {
+    Inserted inserted = insert_by_tokens(what, &pending);
+    return {{inserted.displaced, std::move(inserted.acquired)}, false};
+  } catch (...) {
+    snapshots_.give_up(Gate::Closed(gate_), std::move(pending));
+    throw;
+  }
+}
+
+std::optional<SnapshotId> Index::put(const SnapshotTable::Put& snapshot, Epoch epoch) {
+  const MutexLock lock(writer_);
+  check_slot_is_free("snapshot_id", snapshot.slot);
+  if (epoch && *epoch != epoch_in_commit(snapshot.adapter_id)) return snapshot.slot;
+  return put_step(snapshot);
+}
+
+std::optional<SnapshotId> Index::put_step(const SnapshotTable::Put& snapshot) {
+  SnapshotTable::Pending pending = snapshots_.prepare(snapshot);
+  const Gate::Closed closed(gate_);
+  return snapshots_.put(closed, std::move(pending), tick(), counters_);
+}
+
+std::vector<SnapshotId> Index::put_tail(const SnapshotTable::Put& snapshot, Epoch epoch) {
+  const MutexLock lock(writer_);
+  check_slot_is_free("snapshot_id", snapshot.slot);
+  if (snapshot.session == 0) return {snapshot.slot};
+  if (epoch && *epoch != epoch_in_commit(snapshot.adapter_id)) return {snapshot.slot};
+  constexpr std::size_t kMostFreed = 3;  // the earlier tail, its sibling, and what lies at this place
+  std::vector<SnapshotId> freed;
+  freed.reserve(kMostFreed);
+  SnapshotTable::Pending pending = snapshots_.prepare(snapshot);
+  const Gate::Closed closed(gate_);
+  snapshots_.sweep_session(closed, snapshot.session, freed, counters_);
+  const auto displaced = snapshots_.put(closed, std::move(pending), tick(), counters_);
+  if (displaced) freed.push_back(*displaced);
+  return freed;
+}
+
+std::optional<SnapshotId> Index::put_tail_sibling(const SnapshotTable::Put& snapshot, Epoch epoch) {
+  const MutexLock lock(writer_);
+  check_slot_is_free("snapshot_id", snapshot.slot);
+  if (epoch && *epoch != epoch_in_commit(snapshot.adapter_id)) return snapshot.slot;
+  if (snapshot.session == 0 || !snapshots_.has_tail(snapshot.session) || snapshots_.has_sibling(snapshot.session)) {
+    return snapshot.slot;
+  }
+  return put_step(snapshot);
+}
+
 std::optional<SnapshotId> Index::evict_snapshot() {
-  const auto victim = snapshots_.victim();
+  const MutexLock lock(writer_);
+  const Gate::Closed closed(gate_);
+  const auto victim = snapshots_.victim(closed);
   if (victim == SnapshotTable::kNone) return std::nullopt;
   const SnapshotId slot = snapshots_[victim].slot;
-  snapshots_.remove(victim);
+  snapshots_.remove(closed, victim);
   ++counters_.snapshots_evicted;
   return slot;
 }
 
 std::optional<TierEvict> Index::evict_snapshot_to_tier(std::size_t min_tokens) {
-  const auto victim = snapshots_.victim();
+  const MutexLock lock(writer_);
+  const Gate::Closed closed(gate_);
+  const auto victim = snapshots_.victim(closed);
   if (victim == SnapshotTable::kNone) return std::nullopt;
   TierEvict evict;
   evict.slot = snapshots_[victim].slot;
   evict.tokens = snapshots_[victim].tokens;
   if (evict.tokens < min_tokens) {
     evict.action = TierEvict::Action::kDrop;
-    snapshots_.remove(victim);
+    snapshots_.remove(closed, victim);
     ++counters_.snapshots_evicted;
   } else {
     evict.action = TierEvict::Action::kSpill;
-    evict.key = snapshots_.spill(victim);
+    evict.key = snapshots_.spill(closed, victim);
     ++counters_.spills;
   }
   return evict;
 }
 
 bool Index::promote(TierKey key, SnapshotId new_slot) {
+  const MutexLock lock(writer_);
   const auto index = snapshots_.find_key(key);
   if (index == SnapshotTable::kNone) return false;
   check_slot_is_free("new_slot", new_slot);
-  snapshots_.promote(index, new_slot);
+  const Gate::Closed closed(gate_);
+  snapshots_.promote(closed, index, new_slot);
   ++counters_.promotions;
   return true;
 }
 
-bool Index::forget(TierKey key) noexcept {
+bool Index::forget(TierKey key) {
+  const MutexLock lock(writer_);
   const auto index = snapshots_.find_key(key);
   if (index == SnapshotTable::kNone) return false;
-  snapshots_.remove(index);
+  const Gate::Closed closed(gate_);
+  snapshots_.remove(closed, index);
   ++counters_.forgotten_keys;
   return true;
 }
 
-// ---- The rest ----
+std::vector<TierKey> Index::take_orphaned() {
+  const MutexLock lock(writer_);
+  const Gate::Closed closed(gate_);
+  return snapshots_.take_orphaned(closed);
+}
+
+// ---- Writers: the rest ----
 
 Cleared Index::clear(std::optional<AdapterId> adapter_id) {
   Cleared cleared;
+  const MutexLock lock(writer_);
   snapshots_.reserve_cleared(adapter_id, cleared);
   trie_.reserve_cleared(adapter_id, cleared.blocks);
-  if (adapter_id) make_room(clears_, 1);
-
-  snapshots_.clear(adapter_id, cleared);
-  trie_.clear(adapter_id, cleared.blocks);
-  counters_.nodes_cleared += cleared.blocks.size();
-  ++(adapter_id ? clears_[*adapter_id] : clears_of_all_);
+  {
+    const Gate::Closed closed(gate_);
+    if (adapter_id) make_room(clears_, 1);
+    snapshots_.clear(closed, adapter_id, cleared);
+    trie_.clear(closed, adapter_id, cleared.blocks);
+    ++(adapter_id ? clears_[*adapter_id] : clears_of_all_);
+    counters_.nodes_cleared += cleared.blocks.size();
+  }
+  trie_.reclaim();
   return cleared;
 }
 
-std::uint64_t Index::epoch(AdapterId adapter_id) const {
-  const auto clears = clears_.find(adapter_id);
-  return clears_of_all_ + (clears == clears_.end() ? 0 : clears->second);
+RadixTreeCounters Index::counters() const {
+  const MutexLock lock(writer_);
+  const Gate::Closed closed(gate_);
+  RadixTreeCounters counters = counters_;
+  const Gate::ReaderCounters readers = gate_.counters();
+  counters.lookups = readers.lookups;
+  counters.hit_tokens = readers.hit_tokens;
+  counters.missed_tokens = readers.missed_tokens;
+  counters.protocol_errors = readers.protocol_errors;
+  return counters;
 }
 
 std::string Index::validate() const {
+  const MutexLock lock(writer_);
+  const Gate::Closed closed(gate_);
   BlockTrie::AnchorCounts anchors;
-  std::string wrong = snapshots_.validate(anchors);
-  if (wrong.empty()) wrong = trie_.validate(anchors);
+  std::string wrong = snapshots_.validate(closed, anchors);
+  if (wrong.empty()) wrong = trie_.validate(closed, anchors);
   if (wrong.empty() &&
       counters_.nodes_created - counters_.nodes_evicted - counters_.nodes_cleared != trie_.stats().cached_blocks) {
     wrong = "nodes created - evicted - cleared differs from cached_blocks";

@@ -1,10 +1,14 @@
-// The contract's steps on the trie of blocks and the table of snapshots. Each call is one step; whoever calls it
-// makes it atomic (RadixTree does, with a lock).
+// The contract's steps on the trie of blocks and the table of snapshots. Thread-safe: each call is one atomic step.
+//
+// Readers (lookup, peek, release, release_handle, find_snapshot) walk beside anything and take effect in a commit.
+// All else are writers: one at a time, under writer_, taking effect with the gate closed. gate.h has the rules,
+// docs/concurrency.md the whole story. Lock order: writer_, the gate, snapshots_lock_, Edge::stops_lock.
 //
 // Every call that allocates does so before it changes anything, so that std::bad_alloc leaves all as it was.
 #ifndef CAIRN_INDEX_INDEX_H_
 #define CAIRN_INDEX_INDEX_H_
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <optional>
@@ -13,9 +17,11 @@
 #include <vector>
 
 #include "base/containers.h"
+#include "base/mutex.h"
 #include "cairn/prefix_cache.h"
 #include "cairn/radix_tree.h"
 #include "index/block_trie.h"
+#include "index/gate.h"
 #include "index/snapshot_table.h"
 
 namespace cairn {
@@ -24,13 +30,15 @@ class Index {
  public:
   Index(const RadixTreeOptions& options, std::uint64_t hash_seed);
 
+  // If given, a call does nothing when the adapter's epoch is another one.
+  using Epoch = std::optional<std::uint64_t>;
+
   // ---- Blocks ----
 
-  // Who claims the chain that was found or made.
-  enum class Claim { kUse, kHandle };
   struct Found {
     PrefixMatch match;
-    Position end;  // no edge if nothing matched
+    Position end;  // the top if nothing matched
+    std::uint64_t epoch = 0;
   };
   Found lookup(std::span<const TokenId> tokens, SessionHash session, AdapterId adapter_id, Claim claim);
   [[nodiscard]] std::size_t peek(std::span<const TokenId> tokens, AdapterId adapter_id) const;
@@ -42,55 +50,80 @@ class Index {
     std::size_t matched_tokens = 0;
     AdapterId adapter_id = 0;
   };
-  InsertAcquired insert(const Insert& what);
+  RadixTree::EpochInsert insert(const Insert& what, Epoch epoch);
   // The first `matched_tokens` of them. Counts a protocol error if nobody can have held that.
-  void release(std::span<const TokenId> tokens, std::size_t matched_tokens, AdapterId adapter_id) noexcept;
+  void release(std::span<const TokenId> tokens, std::size_t matched_tokens, AdapterId adapter_id, Epoch epoch);
 
-  // Inserts below `at` (no edge: the root), which the caller holds by handle, and moves the hold to the new end.
-  InsertAcquired extend(Position& at, const Insert& what);
-  // Moves the hold up to `depth` blocks.
-  void truncate(Position& at, std::size_t depth);
-  void release_handle(Position at) noexcept;
+  // Inserts below `at`, which the caller holds by handle since `epoch`, and moves the hold to the new end.
+  RadixTree::EpochInsert extend(Position& at, const Insert& what, std::uint64_t epoch);
+  // Moves the hold up to `depth` blocks. False if the epoch has passed.
+  bool truncate(Position& at, std::size_t depth, AdapterId adapter_id, std::uint64_t epoch);
+  void release_handle(Position at, AdapterId adapter_id, std::uint64_t epoch) noexcept;
 
   EvictedBlocks evict(std::size_t num_blocks);
 
   // ---- Snapshots ----
+  // The puts throw std::invalid_argument if a snapshot is in that slot.
 
-  SnapshotInsert insert_with_snapshot(const Insert& what, const SnapshotTable::Put& snapshot);
-  std::optional<SnapshotId> put(const SnapshotTable::Put& snapshot);  // returns the slot displaced
-  std::vector<SnapshotId> put_tail(const SnapshotTable::Put& snapshot);
-  std::optional<SnapshotId> put_tail_sibling(const SnapshotTable::Put& snapshot);
+  RadixTree::EpochSnapshotInsert insert_with_snapshot(const Insert& what, const SnapshotTable::Put& snapshot,
+                                                      Epoch epoch);
+  // What is displaced, or the snapshot's own slot if it is not kept.
+  std::optional<SnapshotId> put(const SnapshotTable::Put& snapshot, Epoch epoch);
+  std::vector<SnapshotId> put_tail(const SnapshotTable::Put& snapshot, Epoch epoch);
+  std::optional<SnapshotId> put_tail_sibling(const SnapshotTable::Put& snapshot, Epoch epoch);
   SnapshotRef find_snapshot(std::span<const TokenId> tokens, std::size_t max_tokens, SessionHash session,
                             AdapterId adapter_id);
   std::optional<SnapshotId> evict_snapshot();
   std::optional<TierEvict> evict_snapshot_to_tier(std::size_t min_tokens);
   bool promote(TierKey key, SnapshotId new_slot);
-  bool forget(TierKey key) noexcept;
-  std::vector<TierKey> take_orphaned() noexcept { return snapshots_.take_orphaned(); }
-  [[nodiscard]] std::size_t snapshot_count() const { return snapshots_.size(); }
-  // Throws std::invalid_argument if a snapshot is in that slot.
-  void check_slot_is_free(const char* argument, SnapshotId slot) const;
+  bool forget(TierKey key);
+  std::vector<TierKey> take_orphaned();
+  [[nodiscard]] std::size_t snapshot_count() const;
 
   // ---- The rest ----
 
   Cleared clear(std::optional<AdapterId> adapter_id);
   [[nodiscard]] std::uint64_t epoch(AdapterId adapter_id) const;
-  [[nodiscard]] CacheStats stats() const { return trie_.stats(); }
-  [[nodiscard]] const RadixTreeCounters& counters() const { return counters_; }
+  [[nodiscard]] CacheStats stats() const;
+  [[nodiscard]] RadixTreeCounters counters() const;
   [[nodiscard]] std::string validate() const;
 
  private:
   [[nodiscard]] std::size_t block_size() const { return trie_.block_size(); }
   [[nodiscard]] std::size_t full_blocks(const Insert& what) const;
-  Position insert_blocks(const Insert& what, Position from, InsertAcquired& acquired);
-  void count_hit(const SnapshotTable::Snapshot& snapshot);
+  [[nodiscard]] std::uint64_t epoch_in_commit(AdapterId adapter_id) const;
+  void check_slot_is_free(const char* argument, SnapshotId slot) const;
 
+  // Walks, calls prepare(walk), commits, and calls effect(walk, counters) if the walk stands; else again from the
+  // start.
+  template <class Prepare, class Effect>
+  void read(AdapterId adapter_id, std::span<const TokenId> tokens, BlockTrie::Extent extent, Prepare prepare,
+            Effect effect) const;
+  void return_snapshot(SnapshotTable::Index index, PrefixMatch& match, Stamp now) CAIRN_REQUIRES(snapshots_lock_);
+  void count_hit(const SnapshotTable::Snapshot& snapshot) CAIRN_REQUIRES(snapshots_lock_);
+  struct Inserted {
+    InsertAcquired acquired;
+    Position end;
+    std::optional<SnapshotId> displaced;
+  };
+  // The blocks of an insert and, if given, a snapshot's put, in one step.
+  Inserted insert_step(const Insert& what, Position from, Claim claim, std::size_t held,
+                       SnapshotTable::Pending* pending) CAIRN_REQUIRES(writer_);
+  Inserted insert_by_tokens(const Insert& what, SnapshotTable::Pending* pending) CAIRN_REQUIRES(writer_);
+  std::optional<SnapshotId> put_step(const SnapshotTable::Put& snapshot) CAIRN_REQUIRES(writer_);
+  [[nodiscard]] Stamp tick() { return clock_.fetch_add(1, std::memory_order_relaxed) + 1; }  // only has to be unique
+
+  mutable Gate gate_;
+  mutable Mutex writer_;
   BlockTrie trie_;
   SnapshotTable snapshots_;
-  Stamp clock_ = 0;
+  std::atomic<Stamp> clock_{0};
+  // Changed with the gate closed, read in commits and by writers.
   IdMap<std::uint64_t> clears_;  // by AdapterId: clears of it alone
   std::uint64_t clears_of_all_ = 0;
-  RadixTreeCounters counters_;
+
+  mutable SpinLock snapshots_lock_;  // readers that stamp and count a snapshot, one at a time
+  RadixTreeCounters counters_;       // those of the readers' slots excepted: writers, and hits under snapshots_lock_
 };
 
 }  // namespace cairn

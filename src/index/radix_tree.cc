@@ -1,13 +1,13 @@
-// The contract's face: checks the arguments that need no look at the cache, takes the lock, lets Index do the step.
+// The contract's face: checks the arguments that need no look at the cache and lets Index do the step.
 #include "cairn/radix_tree.h"
 
+#include <algorithm>
 #include <atomic>
 #include <random>
 #include <stdexcept>
 #include <string>
 #include <utility>
 
-#include "base/mutex.h"
 #include "index/index.h"
 
 namespace cairn {
@@ -46,7 +46,6 @@ std::uint64_t next_tree_id() {
 
 }  // namespace
 
-// Every member takes the one lock for the whole step; nothing calls out while it is held.
 class RadixTree::Impl {
  public:
   explicit Impl(const RadixTreeOptions& options)
@@ -79,20 +78,9 @@ class RadixTree::Impl {
     handle.tokens_ = tokens;
   }
 
-  // The step of a snapshot's put: refuses a slot in use; gives the slot back if the epoch has passed.
-  template <class Result, class Step>
-  Result put(const SnapshotTable::Put& what, std::optional<std::uint64_t> epoch, Result passed, Step step) {
-    check_snapshot_tokens(what.tokens);
-    const MutexLock lock(mutex);
-    index.check_slot_is_free("snapshot_id", what.slot);
-    if (epoch && *epoch != index.epoch(what.adapter_id)) return passed;
-    return step(index);
-  }
-
   const std::size_t block_size;
   const std::uint64_t id = next_tree_id();
-  mutable Mutex mutex;
-  Index index CAIRN_GUARDED_BY(mutex);
+  Index index;
 };
 
 PrefixHandle& PrefixHandle::operator=(PrefixHandle&& other) noexcept {
@@ -118,14 +106,12 @@ RadixTree::~RadixTree() = default;
 PrefixMatch RadixTree::lookup(std::span<const TokenId> tokens, std::size_t block_size, SessionHash session_hash,
                               AdapterId adapter_id) {
   impl_->check_block_size(block_size);
-  const MutexLock lock(impl_->mutex);
-  return impl_->index.lookup(tokens, session_hash, adapter_id, Index::Claim::kUse).match;
+  return impl_->index.lookup(tokens, session_hash, adapter_id, Claim::kUse).match;
 }
 
 std::size_t RadixTree::peek_matched_tokens(std::span<const TokenId> tokens, std::size_t block_size,
                                            AdapterId adapter_id) const {
   impl_->check_block_size(block_size);
-  const MutexLock lock(impl_->mutex);
   return impl_->index.peek(tokens, adapter_id);
 }
 
@@ -134,8 +120,7 @@ InsertAcquired RadixTree::insert(std::span<const TokenId> tokens, std::span<cons
                                  std::size_t matched_tokens, AdapterId adapter_id) {
   const Index::Insert what{tokens, block_table, disk_block_ids, matched_tokens, adapter_id};
   impl_->check_insert(what, block_size);
-  const MutexLock lock(impl_->mutex);
-  return impl_->index.insert(what);
+  return impl_->index.insert(what, std::nullopt);
 }
 
 RadixTree::EpochInsert RadixTree::insert(std::span<const TokenId> tokens, std::span<const BlockId> block_table,
@@ -143,9 +128,7 @@ RadixTree::EpochInsert RadixTree::insert(std::span<const TokenId> tokens, std::s
                                          std::size_t matched_tokens, AdapterId adapter_id, std::uint64_t epoch) {
   const Index::Insert what{tokens, block_table, disk_block_ids, matched_tokens, adapter_id};
   impl_->check_insert(what, block_size);
-  const MutexLock lock(impl_->mutex);
-  if (epoch != impl_->index.epoch(adapter_id)) return {{}, true};
-  return {impl_->index.insert(what), false};
+  return impl_->index.insert(what, epoch);
 }
 
 void RadixTree::release(std::span<const TokenId> tokens, std::size_t block_size, AdapterId adapter_id) {
@@ -161,20 +144,17 @@ void RadixTree::release_matched(std::span<const TokenId> tokens, std::size_t blo
                                 AdapterId adapter_id) {
   impl_->check_block_size(block_size);
   check_matched_tokens(matched_tokens, tokens.size());
-  const MutexLock lock(impl_->mutex);
-  impl_->index.release(tokens, matched_tokens, adapter_id);
+  impl_->index.release(tokens, matched_tokens, adapter_id, std::nullopt);
 }
 
 void RadixTree::release_matched(std::span<const TokenId> tokens, std::size_t block_size, std::size_t matched_tokens,
                                 AdapterId adapter_id, std::uint64_t epoch) {
   impl_->check_block_size(block_size);
   check_matched_tokens(matched_tokens, tokens.size());
-  const MutexLock lock(impl_->mutex);
-  if (epoch == impl_->index.epoch(adapter_id)) impl_->index.release(tokens, matched_tokens, adapter_id);
+  impl_->index.release(tokens, matched_tokens, adapter_id, epoch);
 }
 
 EvictedBlocks RadixTree::evict(std::size_t num_blocks) {
-  const MutexLock lock(impl_->mutex);
   return impl_->index.evict(num_blocks);
 }
 
@@ -184,11 +164,11 @@ SnapshotInsert RadixTree::insert_with_snapshot(std::span<const TokenId> tokens, 
                                                std::span<const DiskBlockId> disk_block_ids, std::size_t block_size,
                                                SnapshotId snapshot_id, SessionHash session_hash,
                                                std::size_t matched_tokens, AdapterId adapter_id) {
-  const Index::Insert what{tokens, block_table, disk_block_ids, matched_tokens, adapter_id};
   const SnapshotTable::Put put{tokens, SnapshotKind::kPlain, session_hash, snapshot_id, adapter_id};
+  const Index::Insert what{tokens, block_table, disk_block_ids, matched_tokens, adapter_id};
   impl_->check_insert(what, block_size);
-  return impl_->put(put, std::nullopt, SnapshotInsert{},
-                    [&](Index& index) { return index.insert_with_snapshot(what, put); });
+  check_snapshot_tokens(tokens);
+  return impl_->index.insert_with_snapshot(what, put, std::nullopt);
 }
 
 RadixTree::EpochSnapshotInsert RadixTree::insert_with_snapshot(std::span<const TokenId> tokens,
@@ -197,11 +177,11 @@ RadixTree::EpochSnapshotInsert RadixTree::insert_with_snapshot(std::span<const T
                                                                std::size_t block_size, SnapshotId snapshot_id,
                                                                SessionHash session_hash, std::size_t matched_tokens,
                                                                AdapterId adapter_id, std::uint64_t epoch) {
-  const Index::Insert what{tokens, block_table, disk_block_ids, matched_tokens, adapter_id};
   const SnapshotTable::Put put{tokens, SnapshotKind::kPlain, session_hash, snapshot_id, adapter_id};
+  const Index::Insert what{tokens, block_table, disk_block_ids, matched_tokens, adapter_id};
   impl_->check_insert(what, block_size);
-  return impl_->put(put, epoch, EpochSnapshotInsert{{snapshot_id, {}}, true},
-                    [&](Index& index) { return EpochSnapshotInsert{index.insert_with_snapshot(what, put), false}; });
+  check_snapshot_tokens(tokens);
+  return impl_->index.insert_with_snapshot(what, put, epoch);
 }
 
 std::optional<SnapshotId> RadixTree::insert_intermediate_snapshot(std::span<const TokenId> tokens,
@@ -212,7 +192,8 @@ std::optional<SnapshotId> RadixTree::insert_intermediate_snapshot(std::span<cons
                                                                   AdapterId adapter_id) {
   const SnapshotTable::Put put{tokens, SnapshotKind::kPlain, session_hash, snapshot_id, adapter_id};
   impl_->check_insert({tokens, block_table, disk_block_ids, matched_tokens, adapter_id}, block_size);
-  return impl_->put(put, std::nullopt, std::optional(snapshot_id), [&](Index& index) { return index.put(put); });
+  check_snapshot_tokens(tokens);
+  return impl_->index.put(put, std::nullopt);
 }
 
 std::optional<SnapshotId> RadixTree::insert_intermediate_snapshot(std::span<const TokenId> tokens,
@@ -223,102 +204,93 @@ std::optional<SnapshotId> RadixTree::insert_intermediate_snapshot(std::span<cons
                                                                   AdapterId adapter_id, std::uint64_t epoch) {
   const SnapshotTable::Put put{tokens, SnapshotKind::kPlain, session_hash, snapshot_id, adapter_id};
   impl_->check_insert({tokens, block_table, disk_block_ids, matched_tokens, adapter_id}, block_size);
-  return impl_->put(put, epoch, std::optional(snapshot_id), [&](Index& index) { return index.put(put); });
+  check_snapshot_tokens(tokens);
+  return impl_->index.put(put, epoch);
 }
 
 std::vector<SnapshotId> RadixTree::insert_tail_snapshot(std::span<const TokenId> tokens, SnapshotId snapshot_id,
                                                         SessionHash session_hash, AdapterId adapter_id) {
   const SnapshotTable::Put put{tokens, SnapshotKind::kTail, session_hash, snapshot_id, adapter_id};
-  return impl_->put(put, std::nullopt, std::vector{snapshot_id}, [&](Index& index) { return index.put_tail(put); });
+  check_snapshot_tokens(tokens);
+  return impl_->index.put_tail(put, std::nullopt);
 }
 
 std::vector<SnapshotId> RadixTree::insert_tail_snapshot(std::span<const TokenId> tokens, SnapshotId snapshot_id,
                                                         SessionHash session_hash, AdapterId adapter_id,
                                                         std::uint64_t epoch) {
   const SnapshotTable::Put put{tokens, SnapshotKind::kTail, session_hash, snapshot_id, adapter_id};
-  return impl_->put(put, epoch, std::vector{snapshot_id}, [&](Index& index) { return index.put_tail(put); });
+  check_snapshot_tokens(tokens);
+  return impl_->index.put_tail(put, epoch);
 }
 
 std::optional<SnapshotId> RadixTree::insert_tail_sibling_snapshot(std::span<const TokenId> tokens,
                                                                   SnapshotId snapshot_id, SessionHash session_hash,
                                                                   AdapterId adapter_id) {
   const SnapshotTable::Put put{tokens, SnapshotKind::kTailSibling, session_hash, snapshot_id, adapter_id};
-  return impl_->put(put, std::nullopt, std::optional(snapshot_id),
-                    [&](Index& index) { return index.put_tail_sibling(put); });
+  check_snapshot_tokens(tokens);
+  return impl_->index.put_tail_sibling(put, std::nullopt);
 }
 
 std::optional<SnapshotId> RadixTree::insert_tail_sibling_snapshot(std::span<const TokenId> tokens,
                                                                   SnapshotId snapshot_id, SessionHash session_hash,
                                                                   AdapterId adapter_id, std::uint64_t epoch) {
   const SnapshotTable::Put put{tokens, SnapshotKind::kTailSibling, session_hash, snapshot_id, adapter_id};
-  return impl_->put(put, epoch, std::optional(snapshot_id), [&](Index& index) { return index.put_tail_sibling(put); });
+  check_snapshot_tokens(tokens);
+  return impl_->index.put_tail_sibling(put, epoch);
 }
 
 SnapshotRef RadixTree::find_snapshot(std::span<const TokenId> tokens, std::size_t max_tokens, SessionHash session_hash,
                                      AdapterId adapter_id) {
-  const MutexLock lock(impl_->mutex);
   return impl_->index.find_snapshot(tokens, max_tokens, session_hash, adapter_id);
 }
 
 std::optional<SnapshotId> RadixTree::evict_snapshot_lru() {
-  const MutexLock lock(impl_->mutex);
   return impl_->index.evict_snapshot();
 }
 
 std::optional<TierEvict> RadixTree::evict_snapshot_to_tier(std::size_t min_tokens) {
-  const MutexLock lock(impl_->mutex);
   return impl_->index.evict_snapshot_to_tier(min_tokens);
 }
 
 bool RadixTree::promote_snapshot(TierKey key, SnapshotId new_slot) {
-  const MutexLock lock(impl_->mutex);
   return impl_->index.promote(key, new_slot);
 }
 
 bool RadixTree::forget_snapshot_tier_key(TierKey key) {
-  const MutexLock lock(impl_->mutex);
   return impl_->index.forget(key);
 }
 
 std::vector<TierKey> RadixTree::take_orphaned_tier_keys() {
-  const MutexLock lock(impl_->mutex);
   return impl_->index.take_orphaned();
 }
 
 std::size_t RadixTree::snapshot_count() const {
-  const MutexLock lock(impl_->mutex);
   return impl_->index.snapshot_count();
 }
 
 // ---- Clearing, watching ----
 
 Cleared RadixTree::clear(AdapterId adapter_id) {
-  const MutexLock lock(impl_->mutex);
   return impl_->index.clear(adapter_id);
 }
 
 Cleared RadixTree::clear() {
-  const MutexLock lock(impl_->mutex);
   return impl_->index.clear(std::nullopt);
 }
 
 std::uint64_t RadixTree::epoch(AdapterId adapter_id) const {
-  const MutexLock lock(impl_->mutex);
   return impl_->index.epoch(adapter_id);
 }
 
 CacheStats RadixTree::stats() const {
-  const MutexLock lock(impl_->mutex);
   return impl_->index.stats();
 }
 
 RadixTreeCounters RadixTree::counters() const {
-  const MutexLock lock(impl_->mutex);
   return impl_->index.counters();
 }
 
 std::string RadixTree::validate() const {
-  const MutexLock lock(impl_->mutex);
   return impl_->index.validate();
 }
 
@@ -326,13 +298,12 @@ std::string RadixTree::validate() const {
 
 RadixTree::Acquired RadixTree::acquire(std::span<const TokenId> tokens, SessionHash session_hash,
                                        AdapterId adapter_id) {
+  Index::Found found = impl_->index.lookup(tokens, session_hash, adapter_id, Claim::kHandle);
   Acquired acquired;
-  const MutexLock lock(impl_->mutex);
-  Index::Found found = impl_->index.lookup(tokens, session_hash, adapter_id, Index::Claim::kHandle);
   acquired.match = std::move(found.match);
   acquired.handle.tree_ = impl_->id;
   acquired.handle.adapter_id_ = adapter_id;
-  acquired.handle.epoch_ = impl_->index.epoch(adapter_id);
+  acquired.handle.epoch_ = found.epoch;
   Impl::move_handle(acquired.handle, found.end, acquired.match.matched_tokens);
   return acquired;
 }
@@ -342,11 +313,11 @@ RadixTree::EpochInsert RadixTree::extend(PrefixHandle& handle, std::span<const T
                                          std::span<const DiskBlockId> disk_block_ids) {
   impl_->check_handle(handle);
   check_disk_block_ids(disk_block_ids.size(), block_table.size());
-  const MutexLock lock(impl_->mutex);
-  if (handle.epoch_ != impl_->index.epoch(handle.adapter_id_)) return {{}, true};
   Position at = Impl::place_of(handle);
+  const Index::Insert what{tokens, block_table, disk_block_ids, 0, handle.adapter_id_};
+  EpochInsert result = impl_->index.extend(at, what, handle.epoch_);
+  if (result.epoch_passed) return result;
   const std::size_t added = std::min(tokens.size() / impl_->block_size, block_table.size()) * impl_->block_size;
-  EpochInsert result{impl_->index.extend(at, {tokens, block_table, disk_block_ids, 0, handle.adapter_id_}), false};
   Impl::move_handle(handle, at, handle.tokens_ + added);
   return result;
 }
@@ -357,21 +328,16 @@ void RadixTree::truncate(PrefixHandle& handle, std::size_t tokens) {
     refuse("tokens",
            std::to_string(tokens) + " is more than the " + std::to_string(handle.tokens_) + " that the handle holds");
   }
-  const MutexLock lock(impl_->mutex);
-  if (handle.epoch_ != impl_->index.epoch(handle.adapter_id_)) return;
-  Position at = Impl::place_of(handle);
   const std::size_t depth = tokens / impl_->block_size;
-  impl_->index.truncate(at, depth);
+  Position at = Impl::place_of(handle);
+  if (!impl_->index.truncate(at, depth, handle.adapter_id_, handle.epoch_)) return;
   Impl::move_handle(handle, at, depth * impl_->block_size);
 }
 
 void RadixTree::release(PrefixHandle& handle) {
   if (!handle.valid()) return;
   impl_->check_handle(handle);
-  const MutexLock lock(impl_->mutex);
-  if (handle.epoch_ == impl_->index.epoch(handle.adapter_id_)) {
-    impl_->index.release_handle(Impl::place_of(handle));
-  }
+  impl_->index.release_handle(Impl::place_of(handle), handle.adapter_id_, handle.epoch_);
   handle = PrefixHandle{};
 }
 

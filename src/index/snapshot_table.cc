@@ -24,15 +24,18 @@ SnapshotTable::SnapshotTable(BlockTrie& trie, std::uint64_t hash_seed, bool shar
 
 bool SnapshotTable::PlaceEqual::operator()(Index index, const PlaceKey& key) const {
   const Snapshot& snapshot = (*snapshots)[index];
-  return snapshot.at == key.at && std::ranges::equal(snapshot.residual, key.residual);
+  return snapshot.at == key.at && snapshot.adapter_id == key.adapter_id &&
+         std::ranges::equal(snapshot.residual, key.residual);
 }
 
-SnapshotTable::PlaceKey SnapshotTable::place_key(Position at, std::span<const TokenId> residual) const {
-  return {at, residual, hash_tokens(residual, BlockTrie::stop_key(at) ^ hash_seed_)};
+SnapshotTable::PlaceKey SnapshotTable::place_key(Position at, AdapterId adapter_id,
+                                                 std::span<const TokenId> residual) const {
+  return {at, adapter_id, residual, hash_tokens(residual, at.key() ^ hash_seed_)};
 }
 
-SnapshotTable::Index SnapshotTable::find_place(Position at, std::span<const TokenId> residual) const {
-  const auto found = places_.find(place_key(at, residual));
+SnapshotTable::Index SnapshotTable::find_place(Position at, AdapterId adapter_id,
+                                               std::span<const TokenId> residual) const {
+  const auto found = places_.find(place_key(at, adapter_id, residual));
   return found == places_.end() ? kNone : *found;
 }
 
@@ -43,19 +46,22 @@ SnapshotTable::Index SnapshotTable::deeper(Index a, Index b) const {
 
 SnapshotTable::Index SnapshotTable::find_deepest(Position at, const Query& query) const {
   if (size_ == 0) return kNone;
-  for (; at.edge != kNoEdge; at = trie_.edges()[at.edge].parent) {
-    if (trie_.edges()[at.edge].snapshots == 0) continue;
-    Index best = kNone;
-    if (shared_ || query.session == 0) {
-      best = deepest_in_lane(at, {.edge = at.edge, .any_session = true}, query);
-    } else {
-      best = deeper(deepest_in_lane(at, {.edge = at.edge}, query),
-                    deepest_in_lane(at, {.edge = at.edge, .session = query.session}, query));
+  while (true) {
+    const Edge& edge = trie_.edges()[at.edge];
+    if (edge.snapshots > 0) {
+      LaneEntry lane{.edge = at.edge, .adapter_id = query.adapter_id};
+      lane.any_session = shared_ || query.session == 0;
+      Index best = deepest_in_lane(at, lane, query);
+      if (!lane.any_session) {
+        lane.session = query.session;
+        best = deeper(best, deepest_in_lane(at, lane, query));
+      }
+      best = deeper(best, tail_on(at, query));
+      if (best != kNone) return best;  // an edge further up has none as deep
     }
-    best = deeper(best, tail_on(at, query));
-    if (best != kNone) return best;  // an edge further up has none as deep
+    if (at.edge == kTop) return kNone;
+    at = edge.parent();
   }
-  return kNone;
 }
 
 // Of one edge's lane, above or at `at` and on the tokens of the query.
@@ -66,16 +72,14 @@ SnapshotTable::Index SnapshotTable::deepest_in_lane(Position at, LaneEntry lane,
     auto entry = lanes_.upper_bound(lane);
     if (entry == lanes_.begin()) return kNone;
     --entry;
-    if (entry->edge != lane.edge || entry->any_session != lane.any_session || entry->session != lane.session) {
-      return kNone;
-    }
+    if (!entry->same_lane(lane)) return kNone;
     const Snapshot& candidate = snapshots_[entry->index];
     if (candidate.residual.empty()) return entry->index;
 
     // This boundary has snapshots with a residual, none longer than the candidate's. Which one agrees?
     const std::span<const TokenId> rest = query.tokens.subspan(boundary_tokens(candidate.at));
     for (std::size_t count = candidate.residual.size(); count > 0; --count) {
-      const Index found = find_place(candidate.at, rest.first(count));
+      const Index found = find_place(candidate.at, query.adapter_id, rest.first(count));
       if (found == kNone || snapshots_[found].kind == SnapshotKind::kTail) continue;
       if (lane.any_session || snapshots_[found].session == lane.session) return found;
     }
@@ -88,19 +92,14 @@ SnapshotTable::Index SnapshotTable::tail_on(Position at, const Query& query) con
   const auto session = sessions_.find(query.session);
   if (session == sessions_.end() || session->second.tail == kNone) return kNone;
   const Snapshot& tail = snapshots_[session->second.tail];
-  if (tail.at.edge != at.edge || tail.at.boundary > at.boundary || tail.tokens > query.max_tokens) return kNone;
+  if (tail.adapter_id != query.adapter_id || tail.tokens > query.max_tokens) return kNone;
+  if (tail.at.edge != at.edge || tail.at.boundary > at.boundary) return kNone;
   const auto rest = query.tokens.subspan(boundary_tokens(tail.at), tail.residual.size());
   return std::ranges::equal(rest, tail.residual) ? session->second.tail : kNone;
 }
 
 void SnapshotTable::stamp(Index index, Stamp now) noexcept {
-  Snapshot& snapshot = snapshots_[index];
-  if (snapshot.resident) {
-    auto node = lru_.extract({snapshot.stamp, index});
-    node.value().first = now;
-    lru_.insert(lru_.end(), std::move(node));
-  }
-  snapshot.stamp = now;
+  snapshots_[index].stamp = now;
 }
 
 // ---- Putting ----
@@ -110,6 +109,7 @@ SnapshotTable::Pending SnapshotTable::prepare(const Put& put) {
   Snapshot& snapshot = pending.snapshot_;
   const auto residual = put.tokens.last(put.tokens.size() % block_size());
   snapshot.residual.assign(residual.begin(), residual.end());
+  snapshot.adapter_id = put.adapter_id;
   snapshot.tokens = put.tokens.size();
   snapshot.kind = put.kind;
   snapshot.session = put.session;
@@ -119,7 +119,7 @@ SnapshotTable::Pending SnapshotTable::prepare(const Put& put) {
   if (put.kind != SnapshotKind::kTail) {
     for (const bool any : kBothLanes) pending.lanes_.insert({.any_session = any});
   }
-  pending.lru_.insert({0, 0});
+  reserve_queue();
 
   if (first_free_ == kNone) make_room(snapshots_, 1);
   make_room(places_, 1);
@@ -128,33 +128,27 @@ SnapshotTable::Pending SnapshotTable::prepare(const Put& put) {
   constexpr std::size_t kMostDisplaced = 3;  // an earlier tail, its sibling, and what lies at this place
   make_room(orphaned_, kMostDisplaced);
 
-  snapshot.at = trie_.keep_tokens(put.adapter_id, put.tokens);
-  try {
-    trie_.prepare_stop();
-  } catch (...) {
-    trie_.drop_unused(snapshot.at);
-    throw;
-  }
-  trie_.add_anchor(snapshot.at);
-  snapshot.place_hash = place_key(snapshot.at, residual).hash;
+  snapshot.at = trie_.add_anchor(put.adapter_id, put.tokens);
+  snapshot.place_hash = place_key(snapshot.at, put.adapter_id, residual).hash;
   return pending;
 }
 
-void SnapshotTable::give_up(Pending pending) noexcept {
-  trie_.drop_anchor(pending.snapshot_.at);
+void SnapshotTable::give_up(const Gate::Closed& closed, Pending pending) noexcept {
+  trie_.drop_anchor(closed, pending.snapshot_.at);
 }
 
-std::optional<SnapshotId> SnapshotTable::put(Pending pending, Stamp now, RadixTreeCounters& counters) noexcept {
+std::optional<SnapshotId> SnapshotTable::put(const Gate::Closed& closed, Pending pending, Stamp now,
+                                             RadixTreeCounters& counters) noexcept {
   const Snapshot& next = pending.snapshot_;
   std::optional<SnapshotId> displaced;
   ++counters.snapshots_put;
-  if (const Index taken = find_place(next.at, next.residual); taken != kNone) {
+  if (const Index taken = find_place(next.at, next.adapter_id, next.residual); taken != kNone) {
     const Snapshot& old = snapshots_[taken];
     ++counters.snapshots_replaced;
     if (old.kind == SnapshotKind::kTail && next.kind == SnapshotKind::kTail && old.session != next.session) {
       ++counters.tails_replaced;
     }
-    displaced = displace(taken, counters);
+    displaced = displace(closed, taken, counters);
   }
   pending.snapshot_.stamp = now;
 
@@ -169,19 +163,22 @@ std::optional<SnapshotId> SnapshotTable::put(Pending pending, Stamp now, RadixTr
   return displaced;
 }
 
+SnapshotTable::LaneEntry SnapshotTable::lane_entry(Index index, bool any_session) const {
+  const Snapshot& snapshot = snapshots_[index];
+  return {
+      snapshot.at.edge, snapshot.adapter_id, any_session, any_session ? 0 : snapshot.session, snapshot.tokens, index};
+}
+
 void SnapshotTable::enter(Index index, Pending& pending) noexcept {
   snapshots_[index] = std::move(pending.snapshot_);
   const Snapshot& snapshot = snapshots_[index];
   for (const bool any : kBothLanes) {
     if (pending.lanes_.empty()) break;
     auto node = pending.lanes_.extract(pending.lanes_.begin());
-    node.value() = {snapshot.at.edge, any, any ? 0 : snapshot.session, snapshot.tokens, index};
+    node.value() = lane_entry(index, any);
     lanes_.insert(std::move(node));
   }
-  auto lru_node = pending.lru_.extract(pending.lru_.begin());
-  lru_node.value() = {snapshot.stamp, index};
-  lru_.insert(lru_.end(), std::move(lru_node));
-
+  enqueue(index);
   places_.insert(index);
   by_slot_.emplace(snapshot.slot, index);
   ++trie_.edges()[snapshot.at.edge].snapshots;
@@ -190,16 +187,15 @@ void SnapshotTable::enter(Index index, Pending& pending) noexcept {
   if (snapshot.kind == SnapshotKind::kTailSibling) sessions_[snapshot.session].sibling = index;
 }
 
-void SnapshotTable::remove(Index index) noexcept {
+void SnapshotTable::remove(const Gate::Closed& closed, Index index) noexcept {
   Snapshot& snapshot = snapshots_[index];
   CAIRN_CHECK(snapshot.live);
   if (snapshot.kind != SnapshotKind::kTail) {
     for (const bool any : kBothLanes) {
-      lanes_.erase({snapshot.at.edge, any, any ? 0 : snapshot.session, snapshot.tokens, index});
+      lanes_.erase(lane_entry(index, any));
     }
   }
   if (snapshot.resident) {
-    lru_.erase({snapshot.stamp, index});
     by_slot_.erase(snapshot.slot);
   } else {
     by_key_.erase(snapshot.key);
@@ -212,10 +208,11 @@ void SnapshotTable::remove(Index index) noexcept {
   snapshot = Snapshot{};
   snapshot.next_free = first_free_;
   first_free_ = index;
-  trie_.drop_anchor(at);
+  trie_.drop_anchor(closed, at);
 }
 
-std::optional<SnapshotId> SnapshotTable::displace(Index index, RadixTreeCounters& counters) noexcept {
+std::optional<SnapshotId> SnapshotTable::displace(const Gate::Closed& closed, Index index,
+                                                  RadixTreeCounters& counters) noexcept {
   const Snapshot& snapshot = snapshots_[index];
   std::optional<SnapshotId> slot;
   if (snapshot.resident) {
@@ -224,7 +221,7 @@ std::optional<SnapshotId> SnapshotTable::displace(Index index, RadixTreeCounters
     orphaned_.push_back(snapshot.key);
     ++counters.orphaned_keys;
   }
-  remove(index);
+  remove(closed, index);
   return slot;
 }
 
@@ -251,24 +248,51 @@ bool SnapshotTable::has_sibling(SessionHash session) const {
   return found != sessions_.end() && found->second.sibling != kNone;
 }
 
-void SnapshotTable::sweep_session(SessionHash session, std::vector<SnapshotId>& slots,
+void SnapshotTable::sweep_session(const Gate::Closed& closed, SessionHash session, std::vector<SnapshotId>& slots,
                                   RadixTreeCounters& counters) noexcept {
   const auto found = sessions_.find(session);
   if (found == sessions_.end()) return;
   const Session swept = found->second;  // removing its snapshots removes the entry
   for (const Index index : {swept.tail, swept.sibling}) {
     if (index == kNone) continue;
-    if (const auto slot = displace(index, counters)) slots.push_back(*slot);
+    if (const auto slot = displace(closed, index, counters)) slots.push_back(*slot);
   }
 }
 
-// ---- Spilling ----
+// ---- Eviction, spilling ----
 
-TierKey SnapshotTable::spill(Index index) {
+// For one entry more. Void entries are thrown out before they outnumber the others.
+void SnapshotTable::reserve_queue() {
+  constexpr std::size_t kFew = 64;
+  if (queue_.entries().size() > 2 * by_slot_.size() + kFew) {
+    queue_.remove_if([&](const StampQueue::Entry& entry) { return snapshots_[entry.id].queued != entry.stamp; });
+  }
+  queue_.reserve(queue_.entries().size() + 1);
+}
+
+void SnapshotTable::enqueue(Index index) noexcept {
+  snapshots_[index].queued = snapshots_[index].stamp;
+  queue_.push({snapshots_[index].stamp, index});
+}
+
+SnapshotTable::Index SnapshotTable::victim(const Gate::Closed&) noexcept {
+  while (!queue_.empty()) {
+    const auto [stamp, index] = queue_.oldest();
+    const Snapshot& snapshot = snapshots_[index];
+    if (snapshot.queued == stamp && snapshot.stamp == stamp) return index;
+    queue_.pop();
+    if (snapshot.queued == stamp) enqueue(index);
+  }
+  return kNone;
+}
+
+TierKey SnapshotTable::spill(const Gate::Closed&, Index index) {
   make_room(by_key_, 1);
   Snapshot& snapshot = snapshots_[index];
   CAIRN_CHECK(snapshot.resident);
-  snapshot.lru_node = lru_.extract({snapshot.stamp, index});
+  CAIRN_CHECK(queue_.oldest().id == index);
+  queue_.pop();
+  snapshot.queued = 0;
   by_slot_.erase(snapshot.slot);
   snapshot.resident = false;
   snapshot.slot = 0;
@@ -282,16 +306,16 @@ SnapshotTable::Index SnapshotTable::find_key(TierKey key) const {
   return found == by_key_.end() ? kNone : found->second;
 }
 
-void SnapshotTable::promote(Index index, SnapshotId slot) {
+void SnapshotTable::promote(const Gate::Closed&, Index index, SnapshotId slot) {
   make_room(by_slot_, 1);
+  reserve_queue();
   Snapshot& snapshot = snapshots_[index];
   CAIRN_CHECK(!snapshot.resident);
   by_key_.erase(snapshot.key);
   snapshot.key = 0;
   snapshot.slot = slot;
   snapshot.resident = true;
-  snapshot.lru_node.value() = {snapshot.stamp, index};  // promoting does not stamp
-  lru_.insert(std::move(snapshot.lru_node));
+  enqueue(index);  // with the stamp that it has
   by_slot_.emplace(slot, index);
 }
 
@@ -301,23 +325,23 @@ void SnapshotTable::reserve_cleared(std::optional<AdapterId> adapter_id, Cleared
   std::size_t slots = 0;
   std::size_t keys = 0;
   for (const Snapshot& snapshot : snapshots_) {
-    if (!snapshot.live || (adapter_id && adapter_of(snapshot) != *adapter_id)) continue;
+    if (!snapshot.live || (adapter_id && snapshot.adapter_id != *adapter_id)) continue;
     ++(snapshot.resident ? slots : keys);
   }
   out.slots.reserve(slots);
   out.tier_keys.reserve(keys);
 }
 
-void SnapshotTable::clear(std::optional<AdapterId> adapter_id, Cleared& out) noexcept {
+void SnapshotTable::clear(const Gate::Closed& closed, std::optional<AdapterId> adapter_id, Cleared& out) noexcept {
   for (Index index = 0; index < snapshots_.size(); ++index) {
     const Snapshot& snapshot = snapshots_[index];
-    if (!snapshot.live || (adapter_id && adapter_of(snapshot) != *adapter_id)) continue;
+    if (!snapshot.live || (adapter_id && snapshot.adapter_id != *adapter_id)) continue;
     if (snapshot.resident) {
       out.slots.push_back(snapshot.slot);
     } else {
       out.tier_keys.push_back(snapshot.key);
     }
-    remove(index);
+    remove(closed, index);
   }
 }
 

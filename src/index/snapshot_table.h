@@ -11,7 +11,9 @@
 // A session's tail is unique, so the table of sessions says where it is. Several snapshots can share a boundary and
 // differ in their residual; the one that agrees with the looked-up tokens is found by hash, one probe per length.
 //
-// Not synchronised. What may allocate says so and gives the strong guarantee; all else never throws.
+// Threads: read in commits and by writers; changed by writers with the gate closed (the first argument shows it), and
+// by stamp(), which readers call one at a time (Index's lock). What may allocate says so and gives the strong
+// guarantee; all else never throws.
 #ifndef CAIRN_INDEX_SNAPSHOT_TABLE_H_
 #define CAIRN_INDEX_SNAPSHOT_TABLE_H_
 
@@ -29,6 +31,7 @@
 #include "cairn/prefix_cache.h"
 #include "cairn/radix_tree.h"
 #include "index/block_trie.h"
+#include "index/stamp_queue.h"
 
 namespace cairn {
 
@@ -40,19 +43,23 @@ class SnapshotTable {
   static constexpr Index kNone = 0xFFFFFFFF;
 
   struct LaneEntry {
-    EdgeId edge = 0;
+    EdgeId edge = kTop;
+    AdapterId adapter_id = 0;  // below the top, the edge says which
     bool any_session = false;
     SessionHash session = 0;
     std::size_t tokens = 0;  // a lane is ordered by depth
     Index index = 0;
 
     friend auto operator<=>(const LaneEntry&, const LaneEntry&) = default;
+    [[nodiscard]] bool same_lane(const LaneEntry& other) const {
+      return edge == other.edge && adapter_id == other.adapter_id && any_session == other.any_session &&
+             session == other.session;
+    }
   };
-  using LruEntry = std::pair<Stamp, Index>;
-
   struct Snapshot {
     Position at;
     std::vector<TokenId> residual;
+    AdapterId adapter_id = 0;
     std::size_t tokens = 0;  // depth
     SessionHash session = 0;
     Stamp stamp = 0;
@@ -62,8 +69,8 @@ class SnapshotTable {
     bool resident = false;
     SnapshotId slot = 0;  // if resident
     TierKey key = 0;      // if spilled
+    Stamp queued = 0;     // the stamp of its entry in the queue; 0: it has none
     Index next_free = kNone;
-    std::set<LruEntry>::node_type lru_node;  // waits here while it is spilled
   };
 
   SnapshotTable(BlockTrie& trie, std::uint64_t hash_seed, bool shared, TierKey first_tier_key);
@@ -82,6 +89,7 @@ class SnapshotTable {
     std::span<const TokenId> tokens;
     std::size_t max_tokens = 0;
     SessionHash session = 0;
+    AdapterId adapter_id = 0;
   };
   [[nodiscard]] Index find_deepest(Position at, const Query& query) const;
   void stamp(Index index, Stamp now) noexcept;
@@ -99,7 +107,6 @@ class SnapshotTable {
     friend class SnapshotTable;
     Snapshot snapshot_;
     std::set<LaneEntry> lanes_;  // the nodes of what it will enter, with any keys
-    std::set<LruEntry> lru_;
   };
   struct Put {
     std::span<const TokenId> tokens;
@@ -108,35 +115,38 @@ class SnapshotTable {
     SnapshotId slot = 0;
     AdapterId adapter_id = 0;
   };
-  // Allocates. Keeps the tokens of the path in the trie; the caller then puts it, or gives it up.
+  // Keeps the tokens of the path in the trie; the caller then puts it, or gives it up. With the gate open. Allocates.
   [[nodiscard]] Pending prepare(const Put& put);
-  void give_up(Pending pending) noexcept;
+  void give_up(const Gate::Closed&, Pending pending) noexcept;
   // Returns the slot of the snapshot that was at this place, if it was resident.
-  std::optional<SnapshotId> put(Pending pending, Stamp now, RadixTreeCounters& counters) noexcept;
+  std::optional<SnapshotId> put(const Gate::Closed&, Pending pending, Stamp now, RadixTreeCounters& counters) noexcept;
 
   // ---- Sessions ----
 
   [[nodiscard]] bool has_tail(SessionHash session) const;
   [[nodiscard]] bool has_sibling(SessionHash session) const;
   // Removes the session's tail and sibling; `slots`, with room for two, gets their slots.
-  void sweep_session(SessionHash session, std::vector<SnapshotId>& slots, RadixTreeCounters& counters) noexcept;
+  void sweep_session(const Gate::Closed&, SessionHash session, std::vector<SnapshotId>& slots,
+                     RadixTreeCounters& counters) noexcept;
 
   // ---- Eviction, spilling ----
 
   // The least recently used resident one, or kNone.
-  [[nodiscard]] Index victim() const { return lru_.empty() ? kNone : lru_.begin()->second; }
-  void remove(Index index) noexcept;
-  TierKey spill(Index index);  // allocates
+  [[nodiscard]] Index victim(const Gate::Closed&) noexcept;
+  void remove(const Gate::Closed&, Index index) noexcept;
+  TierKey spill(const Gate::Closed&, Index index);  // the victim; allocates
   [[nodiscard]] Index find_key(TierKey key) const;
-  void promote(Index index, SnapshotId slot);  // allocates
-  [[nodiscard]] std::vector<TierKey> take_orphaned() noexcept { return std::exchange(orphaned_, {}); }
+  void promote(const Gate::Closed&, Index index, SnapshotId slot);  // allocates
+  [[nodiscard]] std::vector<TierKey> take_orphaned(const Gate::Closed&) noexcept {
+    return std::exchange(orphaned_, {});
+  }
 
   // Everything of one adapter, or of all. `out` has to have room (reserve_cleared). Keys that die are no orphans.
   void reserve_cleared(std::optional<AdapterId> adapter_id, Cleared& out) const;
-  void clear(std::optional<AdapterId> adapter_id, Cleared& out) noexcept;
+  void clear(const Gate::Closed&, std::optional<AdapterId> adapter_id, Cleared& out) noexcept;
 
   // Empty, or what is wrong; adds the anchors it holds to `anchors`. Allocates.
-  [[nodiscard]] std::string validate(BlockTrie::AnchorCounts& anchors) const;
+  [[nodiscard]] std::string validate(const Gate::Closed&, BlockTrie::AnchorCounts& anchors) const;
 
  private:
   struct Session {
@@ -147,6 +157,7 @@ class SnapshotTable {
   // The table of places is a set of snapshots, found by position and residual.
   struct PlaceKey {
     Position at;
+    AdapterId adapter_id = 0;
     std::span<const TokenId> residual;
     std::uint64_t hash = 0;
   };
@@ -165,19 +176,21 @@ class SnapshotTable {
     bool operator()(const PlaceKey& key, Index index) const { return (*this)(index, key); }
   };
 
-  [[nodiscard]] PlaceKey place_key(Position at, std::span<const TokenId> residual) const;
-  [[nodiscard]] Index find_place(Position at, std::span<const TokenId> residual) const;
+  [[nodiscard]] PlaceKey place_key(Position at, AdapterId adapter_id, std::span<const TokenId> residual) const;
+  [[nodiscard]] Index find_place(Position at, AdapterId adapter_id, std::span<const TokenId> residual) const;
   [[nodiscard]] Index deeper(Index a, Index b) const;
   [[nodiscard]] Index deepest_in_lane(Position at, LaneEntry lane, const Query& query) const;
   [[nodiscard]] Index tail_on(Position at, const Query& query) const;
   [[nodiscard]] std::size_t block_size() const { return trie_.block_size(); }
   [[nodiscard]] std::size_t boundary_tokens(Position at) const { return trie_.depth(at) * block_size(); }
-  [[nodiscard]] AdapterId adapter_of(const Snapshot& s) const { return trie_.edges()[s.at.edge].adapter_id; }
+  [[nodiscard]] LaneEntry lane_entry(Index index, bool any_session) const;
 
   void enter(Index index, Pending& pending) noexcept;
   // Removes it and returns its slot; the key of a spilled one becomes an orphan, for which there is room.
-  std::optional<SnapshotId> displace(Index index, RadixTreeCounters& counters) noexcept;
+  std::optional<SnapshotId> displace(const Gate::Closed&, Index index, RadixTreeCounters& counters) noexcept;
   void leave_session(Index index) noexcept;
+  void reserve_queue();
+  void enqueue(Index index) noexcept;
 
   BlockTrie& trie_;
   const std::uint64_t hash_seed_;
@@ -190,7 +203,7 @@ class SnapshotTable {
   IdMap<Session> sessions_;
   IdMap<Index> by_slot_;
   IdMap<Index> by_key_;
-  std::set<LruEntry> lru_;  // resident ones
+  StampQueue queue_;  // of resident ones; an entry whose stamp is not `queued` of its snapshot is void
   TierKey next_key_;
   std::vector<TierKey> orphaned_;
 };

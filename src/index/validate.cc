@@ -15,12 +15,11 @@ std::string edge_says(EdgeId id, const std::string& what) {
 
 }  // namespace
 
-std::string BlockTrie::validate(const AnchorCounts& snapshot_anchors) const {
-  std::size_t live = 0, blocks = 0, resident_edges = 0, disk_blocks = 0, roots = 0, queued = 0;
-  IdMap<std::uint32_t> children;                    // cached child edges, by stop_key
-  IdMap<std::uint32_t> anchors = snapshot_anchors;  // by stop_key
-  IdMap<std::uint32_t> stops;                       // by edge
-  for (const auto& [key, stop] : stops_) ++stops[key >> 32];
+std::string BlockTrie::validate(const Gate::Closed&, const AnchorCounts& snapshot_anchors) const {
+  std::size_t live = 0, blocks = 0, resident_edges = 0, disk_blocks = 0, queued = 0;
+  AnchorCounts children;                    // cached child edges, by Position::key
+  AnchorCounts anchors = snapshot_anchors;  // by Position::key
+  IdMap<std::uint32_t> hanging;             // by edge
 
   for (EdgeId id = 0; id < edges_.id_limit(); ++id) {
     const Edge& edge = edges_[id];
@@ -28,115 +27,131 @@ std::string BlockTrie::validate(const AnchorCounts& snapshot_anchors) const {
     ++live;
     blocks += edge.resident;
     if (edge.resident > 0) ++resident_edges;
-    if (edge.queued) ++queued;
     for (std::uint32_t block = 0; edge.run.disk_blocks && block < edge.resident; ++block) {
       if (edge.run.disk_blocks[block] != kNoDiskBlock) ++disk_blocks;
     }
     if (edge.resident > edge.length) return edge_says(id, "more cached blocks than tokens");
-    if (edge.length > edge.run.capacity) return edge_says(id, "longer than its memory");
-    if (edge.stops != (stops.contains(id) ? stops[id] : 0)) return edge_says(id, "wrong count of stops");
-    if (evictable(edge) && !edge.queued) return edge_says(id, "can be evicted but is not queued");
-    if (edge.parent.edge == kNoEdge) {
-      ++roots;
-      const auto root = roots_.find(edge.adapter_id);
-      if (root == roots_.end() || root->second != id) return edge_says(id, "a root that is not found");
-      if (edge.length > 0 || edge.stops == 0) return edge_says(id, "a root with blocks or without children");
-      continue;
+    if (edge.length > edge.run.written || edge.length > edge.run.capacity) {
+      return edge_says(id, "longer than its memory");
     }
-    const Edge& parent = edges_[edge.parent.edge];
-    if (!parent.live || parent.adapter_id != edge.adapter_id) return edge_says(id, "hangs on a wrong edge");
-    if (edge.parent.boundary > parent.length) return edge_says(id, "hangs beyond its parent's tokens");
-    if (edge.resident > 0 && edge.parent.boundary > parent.resident) return edge_says(id, "cached below a gap");
-    if (edge.start != depth(edge.parent)) return edge_says(id, "wrong depth");
+    const Turn turn = edge.turn.load();
+    if (turn == Turn::kQueued) ++queued;
+    if (evictable(edge) && turn != Turn::kQueued && turn != Turn::kHanded) {
+      return edge_says(id, "can be evicted but is not queued");
+    }
+    if (edge.stops && edge.stops->empty()) return edge_says(id, "has an empty table of stops");
+    if (id == kTop) continue;
+
+    const Position at = edge.parent();
+    const Edge& parent = edges_[at.edge];
+    if (!parent.live) return edge_says(id, "hangs on an edge that is gone");
+    if (at.edge != kTop && parent.adapter_id != edge.adapter_id) return edge_says(id, "hangs on another adapter");
+    if (at.edge != kTop && at.boundary == 0) return edge_says(id, "hangs at boundary 0");
+    if (at.boundary > parent.length) return edge_says(id, "hangs beyond its parent's tokens");
+    if (edge.resident > 0 && at.boundary > parent.resident) return edge_says(id, "cached below a gap");
+    if (edge.start != depth(at)) return edge_says(id, "wrong depth");
     if (edge.length == 0) return edge_says(id, "without tokens");
-    if (find_child(edge.parent, edges_.tokens(edge)) != id) return edge_says(id, "is not found at its parent");
-    if (edge.parent.boundary < parent.length &&
-        std::ranges::equal(edges_.block_tokens(parent, edge.parent.boundary), edges_.block_tokens(edge, 0))) {
+    if (find_child(at, edge.adapter_id, edge.tokens).edge != id) return edge_says(id, "is not found at its parent");
+    if (at.boundary < parent.length &&
+        std::ranges::equal(edges_.block_tokens(parent, at.boundary), edges_.block_tokens(edge, 0))) {
       return edge_says(id, "repeats a block of its parent");
     }
-    ++anchors[stop_key(edge.parent)];
-    if (edge.resident > 0) ++children[stop_key(edge.parent)];
+    ++anchors[at.key()];
+    ++hanging[at.edge];
+    if (edge.resident > 0) ++children[at.key()];
   }
-  if (live != edges_.live_count()) return "wrong count of edges";
-  if (roots != roots_.size() || children_.size() + roots != live) return "wrong count of roots or children";
+  if (live != edges_.live_count() || children_.size() + 1 != live) return "wrong count of edges";
   if (blocks != resident_blocks_ || resident_edges != resident_edges_ || disk_blocks != resident_disk_blocks_) {
     return "wrong count of cached blocks, edges or disk blocks";
   }
   if (queued != queue_.entries().size()) return "eviction queue: wrong count of entries";
   for (const auto& [stamp, id] : queue_.entries()) {
-    if (!edges_[id].queued) return edge_says(id, "queued without knowing");
-    if (evictable(edges_[id]) && stamp > edges_[id].end_stamp) return edge_says(id, "queued with too new a stamp");
-  }
-  return validate_stops(children, anchors);
-}
-
-std::string BlockTrie::validate_stops(const AnchorCounts& children, const AnchorCounts& anchors) const {
-  const auto count = [](const AnchorCounts& counts, std::uint64_t key) {
-    const auto found = counts.find(key);
-    return found == counts.end() ? 0 : found->second;
-  };
-  for (const auto& [key, stop] : stops_) {
-    const Position at{static_cast<EdgeId>(key >> 32), static_cast<std::uint32_t>(key)};
-    const Edge& edge = edges_[at.edge];
-    if (!edge.live) return edge_says(at.edge, "is gone but has a stop");
-    if (at.boundary > edge.length) return edge_says(at.edge, "has a stop beyond its tokens");
-    if (stop.anchors != count(anchors, key)) return edge_says(at.edge, "wrong count of anchors");
-    const bool inside = at.boundary < edge.resident;
-    if (!inside && (stop.uses > 0 || stop.handles > 0 || stop.children > 0)) {
-      return edge_says(at.edge, "has a use or a cached child where nothing is cached");
+    if (edges_[id].turn.load() != Turn::kQueued) return edge_says(id, "queued without knowing");
+    if (evictable(edges_[id]) && stamp > edges_[id].end_stamp.load()) {
+      return edge_says(id, "queued with too new a stamp");
     }
-    if (inside && stop.children != count(children, key)) return edge_says(at.edge, "wrong count of cached children");
-    if (stop.uses == 0 && stop.handles == 0 && stop.children == 0 && stop.anchors == 0 && stop.stamp == 0) {
-      return edge_says(at.edge, "has a stop that says nothing");
-    }
-  }
-  for (const auto& [key, expected] : anchors) {
-    const Position at{static_cast<EdgeId>(key >> 32), static_cast<std::uint32_t>(key)};
-    if (anchors_at(at) != expected) return edge_says(at.edge, "lacks an anchor");
   }
   for (EdgeId id = 0; id < edges_.id_limit(); ++id) {
     const Edge& edge = edges_[id];
     if (!edge.live) continue;
-    if (edge.end_children != count(children, stop_key({id, edge.resident}))) {
-      return edge_says(id, "wrong count of cached children at its end");
+    if (edge.hanging != hanging[id]) return edge_says(id, "wrong count of child edges");
+    std::string wrong = validate_stops(id, children, anchors);
+    if (!wrong.empty()) return wrong;
+  }
+  for (const auto& [key, expected] : anchors) {
+    const Position at = Position::of_key(key);
+    if (anchors_at(edges_[at.edge], at.boundary) != expected) return edge_says(at.edge, "lacks an anchor");
+  }
+  return {};
+}
+
+std::string BlockTrie::validate_stops(EdgeId id, const AnchorCounts& children, const AnchorCounts& anchors) const {
+  const Edge& edge = edges_[id];
+  const auto count = [id](const AnchorCounts& counts, std::uint32_t boundary) {
+    const auto found = counts.find(Position{id, boundary}.key());
+    return found == counts.end() ? 0 : found->second;
+  };
+  if (edge.end_children != count(children, edge.resident)) {
+    return edge_says(id, "wrong count of cached children at its end");
+  }
+  if (edge.length > edge.resident && anchors_at(edge, edge.length) == 0) {
+    return edge_says(id, "keeps tokens for nothing");
+  }
+  if (!edge.stops) return {};
+  for (const auto& [boundary, stop] : *edge.stops) {
+    if (boundary > edge.length) return edge_says(id, "has a stop beyond its tokens");
+    if (stop.anchors != count(anchors, boundary)) return edge_says(id, "wrong count of anchors");
+    const bool inside = boundary < edge.resident;
+    if (!inside && (stop.uses > 0 || stop.handles > 0 || stop.children > 0)) {
+      return edge_says(id, "has a use or a cached child where nothing is cached");
     }
-    if (edge.length > edge.resident && anchors_at({id, edge.length}) == 0) {
-      return edge_says(id, "keeps tokens for nothing");
+    if (inside && stop.children != count(children, boundary)) {
+      return edge_says(id, "wrong count of cached children");
+    }
+    if (stop.uses == 0 && stop.handles == 0 && stop.children == 0 && stop.anchors == 0 && stop.stamp == 0) {
+      return edge_says(id, "has a stop that says nothing");
     }
   }
   return {};
 }
 
-std::string SnapshotTable::validate(BlockTrie::AnchorCounts& anchors) const {
+std::string SnapshotTable::validate(const Gate::Closed&, BlockTrie::AnchorCounts& anchors) const {
   const auto says = [](Index index, const std::string& what) {
     return "snapshot " + std::to_string(index) + ": " + what;
   };
   std::size_t live = 0, resident = 0, lane_entries = 0, tails = 0, siblings = 0;
+  std::vector<std::uint32_t> entries(snapshots_.size());  // valid ones in the queue
+  for (const auto& [stamp, index] : queue_.entries()) entries[index] += snapshots_[index].queued == stamp ? 1 : 0;
   IdMap<std::uint32_t> on_edge;
   for (Index index = 0; index < snapshots_.size(); ++index) {
     const Snapshot& snapshot = snapshots_[index];
     if (!snapshot.live) continue;
     ++live;
-    ++anchors[BlockTrie::stop_key(snapshot.at)];
+    ++anchors[snapshot.at.key()];
     ++on_edge[snapshot.at.edge];
     if (!trie_.edges()[snapshot.at.edge].live) return says(index, "hangs on an edge that is gone");
     if (snapshot.residual.size() >= block_size()) return says(index, "has a residual of a block or more");
     if (snapshot.tokens == 0 || snapshot.tokens != boundary_tokens(snapshot.at) + snapshot.residual.size()) {
       return says(index, "wrong depth");
     }
-    if (find_place(snapshot.at, snapshot.residual) != index) return says(index, "is not found at its place");
+    if (find_place(snapshot.at, snapshot.adapter_id, snapshot.residual) != index)
+      return says(index, "is not found at its place");
     if (snapshot.resident) {
       ++resident;
-      if (!lru_.contains({snapshot.stamp, index})) return says(index, "is not in the order of eviction");
+      if (snapshot.queued > snapshot.stamp || entries[index] != 1) {
+        return says(index, "is not in the order of eviction");
+      }
       const auto slot = by_slot_.find(snapshot.slot);
       if (slot == by_slot_.end() || slot->second != index) return says(index, "is not found by its slot");
+    } else if (snapshot.queued != 0) {
+      return says(index, "is spilled and in the order of eviction");
     } else if (find_key(snapshot.key) != index) {
       return says(index, "is not found by its tier key");
     }
     if (snapshot.kind != SnapshotKind::kTail) {
       lane_entries += 2;
       for (const bool any : {false, true}) {
-        if (!lanes_.contains({snapshot.at.edge, any, any ? 0 : snapshot.session, snapshot.tokens, index})) {
+        if (!lanes_.contains(lane_entry(index, any))) {
           return says(index, "is not in its lane");
         }
       }
@@ -150,7 +165,7 @@ std::string SnapshotTable::validate(BlockTrie::AnchorCounts& anchors) const {
     }
   }
   if (live != size_ || places_.size() != size_) return "wrong count of snapshots";
-  if (lru_.size() != resident || by_slot_.size() != resident) return "wrong count of resident snapshots";
+  if (by_slot_.size() != resident) return "wrong count of resident snapshots";
   if (by_key_.size() != live - resident) return "wrong count of spilled snapshots";
   if (lanes_.size() != lane_entries) return "wrong count of lane entries";
   for (const auto& [session, of] : sessions_) {

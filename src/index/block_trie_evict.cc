@@ -1,0 +1,172 @@
+// What leaves the trie: blocks by eviction, all of them by a clear, tokens that nothing needs any more.
+#include <algorithm>
+#include <utility>
+
+#include "base/check.h"
+#include "index/block_trie.h"
+
+namespace cairn {
+
+bool BlockTrie::in_use(const Edge& edge) {
+  return edge.end_uses.load(std::memory_order_relaxed) > 0 || edge.end_handles.load(std::memory_order_relaxed) > 0;
+}
+
+bool BlockTrie::evictable(const Edge& edge) {
+  return edge.resident > 0 && edge.end_children == 0 && !in_use(edge);
+}
+
+// ---- Whose turn it is ----
+
+// After the end of an edge moved, lost a child, or was claimed or not by a writer.
+void BlockTrie::arrange_turn(EdgeId id) noexcept {
+  Edge& edge = edges_[id];
+  const Turn turn = edge.turn.load(std::memory_order_relaxed);
+  if (turn == Turn::kQueued || turn == Turn::kHanded) return;  // looked at again when its turn comes
+  if (edge.resident == 0 || edge.end_children > 0) {
+    edge.turn.store(Turn::kNone, std::memory_order_relaxed);
+  } else if (in_use(edge)) {
+    edge.turn.store(Turn::kParked, std::memory_order_relaxed);
+  } else {
+    edge.turn.store(Turn::kQueued, std::memory_order_relaxed);
+    queue_.push({edge.end_stamp.load(std::memory_order_relaxed), id});
+  }
+}
+
+// By whoever dropped the last use, or what may be the last.
+void BlockTrie::hand_over(EdgeId id) noexcept {
+  Edge& edge = edges_[id];
+  Turn parked = Turn::kParked;
+  if (!edge.turn.compare_exchange_strong(parked, Turn::kHanded, std::memory_order_relaxed)) return;
+  edge.next = handed_over_.load(std::memory_order_relaxed);
+  while (!handed_over_.compare_exchange_weak(edge.next, id, std::memory_order_release)) {  // pairs with the exchange
+  }
+}
+
+void BlockTrie::take_handed_over() noexcept {
+  EdgeId id = handed_over_.exchange(kNoEdge, std::memory_order_acquire);
+  while (id != kNoEdge) {
+    const EdgeId next = std::exchange(edges_[id].next, kNoEdge);
+    edges_[id].turn.store(Turn::kNone, std::memory_order_relaxed);
+    arrange_turn(id);
+    id = next;
+  }
+}
+
+// ---- Evicting ----
+
+void BlockTrie::reserve_evicted(std::size_t num_blocks, EvictedBlocks& out) const {
+  out.physical.reserve(std::min<std::size_t>(num_blocks, resident_blocks_));
+  out.disk_block_ids.reserve(std::min<std::size_t>(num_blocks, resident_disk_blocks_));
+}
+
+void BlockTrie::evict(const Gate::Closed&, std::size_t num_blocks, EvictedBlocks& out) noexcept {
+  take_handed_over();
+  while (out.size() < num_blocks && !queue_.empty()) {
+    const auto [stamp, id] = queue_.oldest();
+    Edge& edge = edges_[id];
+    queue_.pop();
+    edge.turn.store(Turn::kNone, std::memory_order_relaxed);
+    if (evictable(edge) && edge.end_stamp.load(std::memory_order_relaxed) == stamp) {
+      evict_from(id, num_blocks - out.size(), out);
+    }
+    arrange_turn(id);
+    if (edge.resident < edge.length) drop_unused(id);
+  }
+}
+
+// Takes blocks off the end as long as they are the least recently used ones, which are those with the same stamp.
+void BlockTrie::evict_from(EdgeId id, std::size_t num_blocks, EvictedBlocks& out) noexcept {
+  Edge& edge = edges_[id];
+  const Stamp stamp = edge.end_stamp.load(std::memory_order_relaxed);
+  while (num_blocks > 0 && evictable(edge) && edge.end_stamp.load(std::memory_order_relaxed) == stamp) {
+    const std::size_t step = edge.stops ? 1 : std::min<std::size_t>(num_blocks, edge.resident);
+    give_back(edge, static_cast<std::uint32_t>(step), out);
+    take_over_end(edge);
+    num_blocks -= step;
+  }
+  edge.contents_changed();
+  if (edge.resident > 0) return;
+  resident_edges_ = resident_edges_ - 1;
+  drop_child(edge.parent(), stamp);
+}
+
+// The last cached blocks of an edge, deepest first.
+void BlockTrie::give_back(Edge& edge, std::uint32_t num_blocks, EvictedBlocks& out) noexcept {
+  const std::uint32_t resident = edge.resident;
+  for (std::uint32_t block = resident; block-- > resident - num_blocks;) {
+    out.physical.push_back(edges_.blocks(edge.run)[block]);
+    if (!edge.run.disk_blocks || edge.run.disk_blocks[block] == kNoDiskBlock) continue;
+    out.disk_block_ids.push_back(edge.run.disk_blocks[block]);
+    resident_disk_blocks_ = resident_disk_blocks_ - 1;
+  }
+  edge.resident = resident - num_blocks;
+  resident_blocks_ = resident_blocks_ - num_blocks;
+}
+
+void BlockTrie::drop_unused(EdgeId id) noexcept {
+  while (id != kTop) {
+    Edge& edge = edges_[id];
+    std::uint32_t length = edge.stops ? edge.length.get() : edge.resident.get();
+    while (length > edge.resident && anchors_at(edge, length) == 0) --length;
+    if (length < edge.length) {
+      edge.length = length;
+      edge.contents_changed();
+    }
+    if (length > 0) {
+      edges_.trim_run(edge);
+      return;
+    }
+    const Position parent = edge.parent();
+    children_.erase(edge.first_hash, id);
+    edges_.free(id);
+    Edge& above = edges_[parent.edge];
+    above.hanging = above.hanging - 1;
+    --stop_at(above, parent.boundary).anchors;
+    settle_stop(above, parent.boundary);
+    id = parent.edge;
+  }
+}
+
+// ---- Clearing ----
+
+void BlockTrie::reserve_cleared(std::optional<AdapterId> adapter_id, EvictedBlocks& out) const {
+  std::size_t blocks = 0;
+  std::size_t disk_blocks = 0;
+  for (EdgeId id = kTop + 1; id < edges_.id_limit(); ++id) {
+    const Edge& edge = edges_[id];
+    if (!edge.live || (adapter_id && edge.adapter_id != *adapter_id)) continue;
+    blocks += edge.resident;
+    if (edge.run.disk_blocks) disk_blocks += edge.resident;
+  }
+  out.physical.reserve(blocks);
+  out.disk_block_ids.reserve(std::min<std::size_t>(disk_blocks, resident_disk_blocks_));
+}
+
+void BlockTrie::clear(const Gate::Closed&, std::optional<AdapterId> adapter_id, EvictedBlocks& out) noexcept {
+  const auto goes = [&](const Edge& edge) { return !adapter_id || edge.adapter_id == *adapter_id; };
+  take_handed_over();
+  queue_.remove_if([&](const StampQueue::Entry& entry) { return goes(edges_[entry.id]); });
+  Edge& top = edges_[kTop];
+  for (EdgeId id = kTop + 1; id < edges_.id_limit(); ++id) {
+    Edge& edge = edges_[id];
+    if (!edge.live || !goes(edge)) continue;
+    if (edge.parent().edge == kTop) {
+      if (edge.resident > 0) --top.end_children;
+      top.hanging = top.hanging - 1;
+      --stop_at(top, 0).anchors;
+    }
+    if (edge.resident > 0) resident_edges_ = resident_edges_ - 1;
+    give_back(edge, edge.resident, out);
+    edge.stops.reset();
+    children_.erase(edge.first_hash, id);
+    edges_.free(id);
+  }
+  settle_stop(top, 0);
+}
+
+void BlockTrie::reclaim() noexcept {
+  children_.trim();
+  if (gate_.has_retired() || edges_.has_waiting()) edges_.reclaim(gate_.reclaim());
+}
+
+}  // namespace cairn

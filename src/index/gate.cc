@@ -1,0 +1,86 @@
+#include "index/gate.h"
+
+#include <algorithm>
+
+namespace cairn {
+namespace {
+
+// Which slot a thread tries first: threads that come one after the other get different ones.
+std::size_t preferred_slot() noexcept {
+  static std::atomic<std::size_t> next{0};
+  thread_local const std::size_t mine = next.fetch_add(1, std::memory_order_relaxed);  // any value will do
+  return mine;
+}
+
+}  // namespace
+
+// ---- Readers ----
+
+Gate::Reader::Reader(Gate& gate) : slot_(gate.claim_slot()), epoch_(slot_.word.load(std::memory_order_relaxed) >> 1) {
+  // If the epoch moved on before the claim was seen, memory of the old one may be gone: move on as well.
+  for (std::uint64_t now = gate.epoch_.load(); now != epoch_; now = gate.epoch_.load()) {
+    epoch_ = now;
+    slot_.word.store(now << 1);
+  }
+}
+
+Gate::Slot& Gate::claim_slot() noexcept {
+  Backoff backoff;
+  for (std::size_t i = preferred_slot();; ++i) {
+    const std::size_t index = i % kNumSlots;
+    std::size_t used = slots_used_.load();
+    while (used <= index && !slots_used_.compare_exchange_weak(used, index + 1)) {
+    }
+    std::uint64_t free = 0;
+    if (slots_[index].word.compare_exchange_strong(free, epoch_.load() << 1)) return slots_[index];
+    if (i - preferred_slot() > kNumSlots) backoff.pause();
+  }
+}
+
+Gate::Commit::Commit(Gate& gate, Reader& reader) : reader_(reader) {
+  const std::uint64_t idle = reader.epoch_ << 1;
+  while (true) {
+    reader.slot_.word.store(idle | 1);
+    if (!gate.closed_.load()) return;
+    reader.slot_.word.store(idle, std::memory_order_release);
+    for (Backoff backoff; gate.closed_.load(std::memory_order_acquire);) backoff.pause();
+  }
+}
+
+// ---- Writers ----
+
+Gate::Closed::Closed(Gate& gate) : gate_(gate) {
+  gate.closed_.store(true);
+  const std::size_t used = gate.slots_used_.load();
+  for (std::size_t i = 0; i < used; ++i) {
+    for (Backoff backoff; gate.slots_[i].word.load() & 1;) backoff.pause();
+  }
+}
+
+Gate::ReaderCounters Gate::counters() const {
+  ReaderCounters sum;
+  for (std::size_t i = 0; i < slots_used_.load(); ++i) {
+    const ReaderCounters& counters = slots_[i].counters;
+    sum.lookups += counters.lookups;
+    sum.hit_tokens += counters.hit_tokens;
+    sum.missed_tokens += counters.missed_tokens;
+    sum.protocol_errors += counters.protocol_errors;
+  }
+  return sum;
+}
+
+std::uint64_t Gate::reclaim() noexcept {
+  // Who comes from now on does not see what was unlinked before.
+  std::uint64_t oldest = epoch_.fetch_add(1) + 1;
+  const std::size_t used = slots_used_.load();
+  for (std::size_t i = 0; i < used; ++i) {
+    const std::uint64_t word = slots_[i].word.load();
+    if (word != 0) oldest = std::min(oldest, word >> 1);
+  }
+  const auto first_kept =
+      std::ranges::find_if(retired_, [oldest](const Retired& retired) { return retired.epoch >= oldest; });
+  retired_.erase(retired_.begin(), first_kept);
+  return oldest;
+}
+
+}  // namespace cairn
