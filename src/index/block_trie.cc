@@ -126,8 +126,11 @@ Stop& BlockTrie::stop_at(Edge& edge, std::uint32_t boundary) {
 void BlockTrie::settle_stop(Edge& edge, std::uint32_t boundary) noexcept {
   if (!edge.stops) return;
   const auto found = edge.stops->find(boundary);
-  if (found == edge.stops->end()) return;
-  const Stop& stop = found->second;
+  if (found != edge.stops->end()) settle_stop(edge, found);
+}
+
+void BlockTrie::settle_stop(Edge& edge, Stops::iterator found) noexcept {
+  const auto& [boundary, stop] = *found;
   if (stop.uses > 0 || stop.handles > 0 || stop.children > 0 || stop.anchors > 0) return;
   // A stamp alone is worth keeping where it is newer than what lies deeper.
   if (boundary < edge.resident && stop.stamp > edge.end_stamp.load(std::memory_order_relaxed)) return;
@@ -193,10 +196,11 @@ void BlockTrie::take_use_above(Position at) noexcept {
 
 void BlockTrie::drop_anchor(const Gate::Closed&, Position at) noexcept {
   Edge& edge = edges_[at.edge];
-  Stop& stop = stop_at(edge, at.boundary);
-  CAIRN_CHECK(stop.anchors > 0);
-  --stop.anchors;
-  settle_stop(edge, at.boundary);
+  CAIRN_CHECK(edge.stops);
+  const auto stop = edge.stops->find(at.boundary);
+  CAIRN_CHECK(stop != edge.stops->end() && stop->second.anchors > 0);
+  --stop->second.anchors;
+  settle_stop(edge, stop);
   drop_unused(at.edge);
 }
 

@@ -169,6 +169,7 @@ class BlockTrie {
   [[nodiscard]] static const Stop* find_stop(const Edge& edge, std::uint32_t boundary);
   static Stop& stop_at(Edge& edge, std::uint32_t boundary);              // creates it; allocates
   static void settle_stop(Edge& edge, std::uint32_t boundary) noexcept;  // erases it if it says nothing
+  static void settle_stop(Edge& edge, Stops::iterator found) noexcept;
   [[nodiscard]] static std::uint32_t anchors_at(const Edge& edge, std::uint32_t boundary);
   static void raise_stamp(std::atomic<Stamp>& stamp, Stamp now) noexcept;
   void add_child(Position at) noexcept;
@@ -192,6 +193,7 @@ class BlockTrie {
   void arrange_turn(EdgeId id) noexcept;
   void hand_over(EdgeId id) noexcept;
   void take_handed_over() noexcept;
+  void fetch_ahead() const noexcept;
   void evict_from(EdgeId id, std::size_t num_blocks, EvictedBlocks& out) noexcept;
   void give_back(Edge& edge, std::uint32_t num_blocks, EvictedBlocks& out) noexcept;
   void drop_unused(EdgeId id) noexcept;

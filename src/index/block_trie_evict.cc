@@ -65,6 +65,7 @@ void BlockTrie::evict(const Gate::Closed&, std::size_t num_blocks, EvictedBlocks
     const auto [stamp, id] = queue_.oldest();
     Edge& edge = edges_[id];
     queue_.pop();
+    fetch_ahead();
     edge.turn.store(Turn::kNone, std::memory_order_relaxed);
     if (evictable(edge) && edge.end_stamp.load(std::memory_order_relaxed) == stamp) {
       evict_from(id, num_blocks - out.size(), out);
@@ -72,6 +73,19 @@ void BlockTrie::evict(const Gate::Closed&, std::size_t num_blocks, EvictedBlocks
     arrange_turn(id);
     if (edge.resident < edge.length) drop_unused(id);
   }
+}
+
+// Asks the processor for the memory of the next turns, which lies all over the place, while the present one is dealt
+// with: the next edge is the oldest entry, the one after that most likely one of its four children in the heap.
+void BlockTrie::fetch_ahead() const noexcept {
+  constexpr std::size_t kAhead = 5;
+  const std::vector<StampQueue::Entry>& entries = queue_.entries();
+  if (entries.empty()) return;
+  for (std::size_t i = 1; i < std::min(entries.size(), kAhead); ++i) edges_.prefetch(entries[i].id);
+  const Edge& next = edges_[entries.front().id];
+  children_.prefetch(next.first_hash);
+  __builtin_prefetch(next.run.words.get());
+  __builtin_prefetch(edges_.blocks(next.run) + next.resident - 1);
 }
 
 // Takes blocks off the end as long as they are the least recently used ones, which are those with the same stamp.

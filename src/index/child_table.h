@@ -37,6 +37,9 @@ class ChildTable {
 
   // The rest is for writers.
   void prepare_insert();  // so that the next insert doesn't allocate; throws std::bad_alloc
+  void prefetch(std::uint32_t hash) const noexcept {
+    if (memory_) __builtin_prefetch(&memory_[1 + (hash & (capacity() - 1))]);
+  }
   void insert(std::uint32_t hash, std::uint32_t id) noexcept;
   void erase(std::uint32_t hash, std::uint32_t id) noexcept;
   [[nodiscard]] std::size_t size() const { return size_; }

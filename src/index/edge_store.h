@@ -129,6 +129,12 @@ class EdgeStore {
 
   // The rest is for writers.
 
+  void prefetch(EdgeId id) const noexcept {
+    const Edge& edge = (*this)[id];
+    __builtin_prefetch(&edge);
+    __builtin_prefetch(&edge.run);
+  }
+
   // Ids run from 0 to id_limit() - 1; those that are not live are free.
   [[nodiscard]] EdgeId id_limit() const { return id_limit_; }
   [[nodiscard]] std::size_t live_count() const { return live_count_; }

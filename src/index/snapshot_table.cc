@@ -171,12 +171,12 @@ SnapshotTable::LaneEntry SnapshotTable::lane_entry(Index index, bool any_session
 
 void SnapshotTable::enter(Index index, Pending& pending) noexcept {
   snapshots_[index] = std::move(pending.snapshot_);
-  const Snapshot& snapshot = snapshots_[index];
+  Snapshot& snapshot = snapshots_[index];
   for (const bool any : kBothLanes) {
     if (pending.lanes_.empty()) break;
     auto node = pending.lanes_.extract(pending.lanes_.begin());
     node.value() = lane_entry(index, any);
-    lanes_.insert(std::move(node));
+    snapshot.lanes[any ? 1 : 0] = lanes_.insert(std::move(node)).position;
   }
   enqueue(index);
   places_.insert(index);
@@ -191,9 +191,7 @@ void SnapshotTable::remove(const Gate::Closed& closed, Index index) noexcept {
   Snapshot& snapshot = snapshots_[index];
   CAIRN_CHECK(snapshot.live);
   if (snapshot.kind != SnapshotKind::kTail) {
-    for (const bool any : kBothLanes) {
-      lanes_.erase(lane_entry(index, any));
-    }
+    for (const auto entry : snapshot.lanes) lanes_.erase(entry);
   }
   if (snapshot.resident) {
     by_slot_.erase(snapshot.slot);

@@ -17,6 +17,7 @@
 #ifndef CAIRN_INDEX_SNAPSHOT_TABLE_H_
 #define CAIRN_INDEX_SNAPSHOT_TABLE_H_
 
+#include <array>
 #include <compare>
 #include <cstddef>
 #include <cstdint>
@@ -67,9 +68,10 @@ class SnapshotTable {
     SnapshotKind kind = SnapshotKind::kPlain;
     bool live = false;
     bool resident = false;
-    SnapshotId slot = 0;  // if resident
-    TierKey key = 0;      // if spilled
-    Stamp queued = 0;     // the stamp of its entry in the queue; 0: it has none
+    SnapshotId slot = 0;                                   // if resident
+    TierKey key = 0;                                       // if spilled
+    std::array<std::set<LaneEntry>::iterator, 2> lanes{};  // its entries; none for a tail
+    Stamp queued = 0;                                      // the stamp of its entry in the queue; 0: it has none
     Index next_free = kNone;
   };
 
