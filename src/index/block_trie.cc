@@ -339,19 +339,22 @@ void BlockTrie::discard(Growth growth) noexcept {
 Position BlockTrie::link(Growth growth) noexcept {
   if (growth.num_blocks == 0) return growth.at;
   Edge& old = edges_[growth.at.edge];
-  old.links_changed();
+  Position end;
   if (growth.edge == kNoEdge) {
     if (growth.run.words) edges_.adopt_run(old, std::move(growth.run));
     old.run.written = old.length + growth.num_blocks;
-    old.length = old.length + growth.num_blocks;
-    return {growth.at.edge, old.length};
+    old.length = old.run.written;
+    end = {growth.at.edge, old.length};
+  } else {
+    Edge& edge = edges_[growth.edge];
+    edge.parent_key = growth.at.key();
+    old.hanging = old.hanging + 1;
+    ++stop_at(old, growth.at.boundary).anchors;
+    children_.insert(edge.first_hash, growth.edge);
+    end = {growth.edge, growth.num_blocks};
   }
-  Edge& edge = edges_[growth.edge];
-  edge.parent_key = growth.at.key();
-  old.hanging = old.hanging + 1;
-  ++stop_at(old, growth.at.boundary).anchors;
-  children_.insert(edge.first_hash, growth.edge);
-  return {growth.edge, growth.num_blocks};
+  old.links_changed();
+  return end;
 }
 
 // The stop that linking needs, so that nothing fails then.

@@ -107,7 +107,7 @@ struct alignas(64) Edge {
   EdgeId next = kNoEdge;        // in a list: of free edges, of those waiting to be free, or of those handed over
 
   [[nodiscard]] Position parent() const { return Position::of_key(parent_key); }
-  // To be called after a change, with the gate closed.
+  // To be called after a change, with the gate closed: a walk that saw the new version has to see the change.
   void contents_changed() noexcept { version = version + (std::uint64_t{1} << 32); }
   void links_changed() noexcept { version = (version & ~kLinks) | ((version + 1) & kLinks); }
   static constexpr std::uint64_t kLinks = 0xFFFFFFFF;

@@ -13,7 +13,7 @@ constexpr auto no_preparation = [](const BlockTrie::Walk&) {};
 
 Index::Index(const RadixTreeOptions& options, std::uint64_t hash_seed)
     : trie_(options.block_size, hash_seed, gate_),
-      snapshots_(trie_, hash_seed, options.share_snapshots_across_sessions, options.first_tier_key) {}
+      snapshots_(trie_, gate_, hash_seed, options.share_snapshots_across_sessions, options.first_tier_key) {}
 
 // ---- Readers ----
 
@@ -51,11 +51,8 @@ Index::Found Index::lookup(std::span<const TokenId> tokens, SessionHash session,
       match.matched_tokens = walk.blocks * block_size();
       const bool any_disk = trie_.gather(walk.at, match.matched_blocks, match.matched_disk_block_ids);
       if (!any_disk) match.matched_disk_block_ids.clear();
-      if (snapshots_.size() > 0) {
-        const SpinLockGuard lock(snapshots_lock_);
-        const SnapshotTable::Query query{tokens, match.matched_tokens, session, adapter_id};
-        return_snapshot(snapshots_.find_deepest(walk.at, query), match, now);
-      }
+      const auto snapshot = snapshots_.find_deepest(walk.at, {tokens, match.matched_tokens, session, adapter_id});
+      if (snapshot != SnapshotTable::kNone) return_snapshot(snapshot, match, now);
     }
     found.end = walk.at;
     found.epoch = epoch_in_commit(adapter_id);
@@ -68,7 +65,7 @@ Index::Found Index::lookup(std::span<const TokenId> tokens, SessionHash session,
 }
 
 void Index::return_snapshot(SnapshotTable::Index index, PrefixMatch& match, Stamp now) {
-  if (index == SnapshotTable::kNone) return;
+  const SpinLockGuard lock(snapshots_lock_);
   snapshots_.stamp(index, now);
   const SnapshotTable::Snapshot& snapshot = snapshots_[index];
   count_hit(snapshot);
@@ -131,9 +128,9 @@ SnapshotRef Index::find_snapshot(std::span<const TokenId> tokens, std::size_t ma
   max_tokens = std::min(max_tokens, tokens.size());
   read(adapter_id, tokens.first(max_tokens), BlockTrie::Extent::kKept, no_preparation,
        [&](const BlockTrie::Walk& walk, Gate::ReaderCounters&) {
-         const SpinLockGuard lock(snapshots_lock_);
          const auto index = snapshots_.find_deepest(walk.at, {tokens, max_tokens, session, adapter_id});
          if (index == SnapshotTable::kNone) return;
+         const SpinLockGuard lock(snapshots_lock_);
          snapshots_.stamp(index, tick());
          const SnapshotTable::Snapshot& snapshot = snapshots_[index];
          count_hit(snapshot);
@@ -192,13 +189,10 @@ Index::Inserted Index::insert_step(const Insert& what, Position from, Claim clai
     if (disk_blocks) extend.ids.disk_blocks = what.disk_block_ids.first(num_blocks);
     extension = trie_.prepare_extend(extend, inserted.acquired);
   }
-  {
-    const Gate::Closed closed(gate_);
-    if (extension) inserted.end = trie_.extend(closed, std::move(*extension), tick(), inserted.acquired);
-    if (pending) inserted.displaced = snapshots_.put(closed, std::move(*pending), tick(), counters_);
-    counters_.nodes_created += inserted.acquired.blocks.size();
-  }
-  trie_.reclaim();
+  const Gate::Closed closed(gate_);
+  if (extension) inserted.end = trie_.extend(closed, std::move(*extension), tick(), inserted.acquired);
+  if (pending) inserted.displaced = snapshots_.put(closed, std::move(*pending), tick(), counters_);
+  counters_.nodes_created += inserted.acquired.blocks.size();
   return inserted;
 }
 
@@ -209,13 +203,13 @@ Index::Inserted Index::insert_by_tokens(const Insert& what, SnapshotTable::Pendi
 }
 
 RadixTree::EpochInsert Index::insert(const Insert& what, Epoch epoch) {
-  const MutexLock lock(writer_);
+  const Writing writing(*this);
   if (epoch && *epoch != epoch_in_commit(what.adapter_id)) return {{}, true};
   return {insert_by_tokens(what, nullptr).acquired, false};
 }
 
 RadixTree::EpochInsert Index::extend(Position& at, const Insert& what, std::uint64_t epoch) {
-  const MutexLock lock(writer_);
+  const Writing writing(*this);
   if (epoch != epoch_in_commit(what.adapter_id)) return {{}, true};
   Inserted inserted = insert_step(what, at, Claim::kHandle, trie_.depth(at), nullptr);
   at = inserted.end;
@@ -223,7 +217,7 @@ RadixTree::EpochInsert Index::extend(Position& at, const Insert& what, std::uint
 }
 
 bool Index::truncate(Position& at, std::size_t depth, AdapterId adapter_id, std::uint64_t epoch) {
-  const MutexLock lock(writer_);
+  const Writing writing(*this);
   if (epoch != epoch_in_commit(adapter_id)) return false;
   if (depth == trie_.depth(at)) return true;
   const Position target = trie_.ancestor(at, depth);
@@ -236,14 +230,11 @@ bool Index::truncate(Position& at, std::size_t depth, AdapterId adapter_id, std:
 
 EvictedBlocks Index::evict(std::size_t num_blocks) {
   EvictedBlocks evicted;
-  const MutexLock lock(writer_);
+  const Writing writing(*this);
   trie_.reserve_evicted(num_blocks, evicted);
-  {
-    const Gate::Closed closed(gate_);
-    trie_.evict(closed, num_blocks, evicted);
-  }
+  const Gate::Closed closed(gate_);
+  trie_.evict(closed, num_blocks, evicted);
   counters_.nodes_evicted += evicted.size();
-  trie_.reclaim();
   return evicted;
 }
 
@@ -257,7 +248,7 @@ void Index::check_slot_is_free(const char* argument, SnapshotId slot) const {
 
 RadixTree::EpochSnapshotInsert Index::insert_with_snapshot(const Insert& what, const SnapshotTable::Put& snapshot,
                                                            Epoch epoch) {
-  const MutexLock lock(writer_);
+  const Writing writing(*this);
   check_slot_is_free("snapshot_id", snapshot.slot);
   if (epoch && *epoch != epoch_in_commit(what.adapter_id)) return {{snapshot.slot, {}}, true};
   SnapshotTable::Pending pending = snapshots_.prepare(snapshot);
@@ -271,7 +262,7 @@ RadixTree::EpochSnapshotInsert Index::insert_with_snapshot(const Insert& what, c
 }
 
 std::optional<SnapshotId> Index::put(const SnapshotTable::Put& snapshot, Epoch epoch) {
-  const MutexLock lock(writer_);
+  const Writing writing(*this);
   check_slot_is_free("snapshot_id", snapshot.slot);
   if (epoch && *epoch != epoch_in_commit(snapshot.adapter_id)) return snapshot.slot;
   return put_step(snapshot);
@@ -284,7 +275,7 @@ std::optional<SnapshotId> Index::put_step(const SnapshotTable::Put& snapshot) {
 }
 
 std::vector<SnapshotId> Index::put_tail(const SnapshotTable::Put& snapshot, Epoch epoch) {
-  const MutexLock lock(writer_);
+  const Writing writing(*this);
   check_slot_is_free("snapshot_id", snapshot.slot);
   if (snapshot.session == 0) return {snapshot.slot};
   if (epoch && *epoch != epoch_in_commit(snapshot.adapter_id)) return {snapshot.slot};
@@ -300,7 +291,7 @@ std::vector<SnapshotId> Index::put_tail(const SnapshotTable::Put& snapshot, Epoc
 }
 
 std::optional<SnapshotId> Index::put_tail_sibling(const SnapshotTable::Put& snapshot, Epoch epoch) {
-  const MutexLock lock(writer_);
+  const Writing writing(*this);
   check_slot_is_free("snapshot_id", snapshot.slot);
   if (epoch && *epoch != epoch_in_commit(snapshot.adapter_id)) return snapshot.slot;
   if (snapshot.session == 0 || !snapshots_.has_tail(snapshot.session) || snapshots_.has_sibling(snapshot.session)) {
@@ -310,7 +301,7 @@ std::optional<SnapshotId> Index::put_tail_sibling(const SnapshotTable::Put& snap
 }
 
 std::optional<SnapshotId> Index::evict_snapshot() {
-  const MutexLock lock(writer_);
+  const Writing writing(*this);
   const Gate::Closed closed(gate_);
   const auto victim = snapshots_.victim(closed);
   if (victim == SnapshotTable::kNone) return std::nullopt;
@@ -321,7 +312,7 @@ std::optional<SnapshotId> Index::evict_snapshot() {
 }
 
 std::optional<TierEvict> Index::evict_snapshot_to_tier(std::size_t min_tokens) {
-  const MutexLock lock(writer_);
+  const Writing writing(*this);
   const Gate::Closed closed(gate_);
   const auto victim = snapshots_.victim(closed);
   if (victim == SnapshotTable::kNone) return std::nullopt;
@@ -341,7 +332,7 @@ std::optional<TierEvict> Index::evict_snapshot_to_tier(std::size_t min_tokens) {
 }
 
 bool Index::promote(TierKey key, SnapshotId new_slot) {
-  const MutexLock lock(writer_);
+  const Writing writing(*this);
   const auto index = snapshots_.find_key(key);
   if (index == SnapshotTable::kNone) return false;
   check_slot_is_free("new_slot", new_slot);
@@ -352,7 +343,7 @@ bool Index::promote(TierKey key, SnapshotId new_slot) {
 }
 
 bool Index::forget(TierKey key) {
-  const MutexLock lock(writer_);
+  const Writing writing(*this);
   const auto index = snapshots_.find_key(key);
   if (index == SnapshotTable::kNone) return false;
   const Gate::Closed closed(gate_);
@@ -362,7 +353,7 @@ bool Index::forget(TierKey key) {
 }
 
 std::vector<TierKey> Index::take_orphaned() {
-  const MutexLock lock(writer_);
+  const Writing writing(*this);
   const Gate::Closed closed(gate_);
   return snapshots_.take_orphaned(closed);
 }
@@ -371,18 +362,15 @@ std::vector<TierKey> Index::take_orphaned() {
 
 Cleared Index::clear(std::optional<AdapterId> adapter_id) {
   Cleared cleared;
-  const MutexLock lock(writer_);
+  const Writing writing(*this);
   snapshots_.reserve_cleared(adapter_id, cleared);
   trie_.reserve_cleared(adapter_id, cleared.blocks);
-  {
-    const Gate::Closed closed(gate_);
-    if (adapter_id) make_room(clears_, 1);
-    snapshots_.clear(closed, adapter_id, cleared);
-    trie_.clear(closed, adapter_id, cleared.blocks);
-    ++(adapter_id ? clears_[*adapter_id] : clears_of_all_);
-    counters_.nodes_cleared += cleared.blocks.size();
-  }
-  trie_.reclaim();
+  const Gate::Closed closed(gate_);
+  if (adapter_id) make_room(clears_, 1);
+  snapshots_.clear(closed, adapter_id, cleared);
+  trie_.clear(closed, adapter_id, cleared.blocks);
+  ++(adapter_id ? clears_[*adapter_id] : clears_of_all_);
+  counters_.nodes_cleared += cleared.blocks.size();
   return cleared;
 }
 

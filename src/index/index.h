@@ -89,6 +89,21 @@ class Index {
   [[nodiscard]] std::string validate() const;
 
  private:
+  // A writer's turn. Reclaims memory at its end, after the gate was opened again.
+  class CAIRN_SCOPED_CAPABILITY Writing {
+   public:
+    explicit Writing(Index& index) CAIRN_ACQUIRE(index.writer_) : index_(index) { index.writer_.lock(); }
+    ~Writing() CAIRN_RELEASE() {
+      index_.trie_.reclaim();
+      index_.writer_.unlock();
+    }
+    Writing(const Writing&) = delete;
+    Writing& operator=(const Writing&) = delete;
+
+   private:
+    Index& index_;
+  };
+
   [[nodiscard]] std::size_t block_size() const { return trie_.block_size(); }
   [[nodiscard]] std::size_t full_blocks(const Insert& what) const;
   [[nodiscard]] std::uint64_t epoch_in_commit(AdapterId adapter_id) const;
@@ -99,7 +114,7 @@ class Index {
   template <class Prepare, class Effect>
   void read(AdapterId adapter_id, std::span<const TokenId> tokens, BlockTrie::Extent extent, Prepare prepare,
             Effect effect) const;
-  void return_snapshot(SnapshotTable::Index index, PrefixMatch& match, Stamp now) CAIRN_REQUIRES(snapshots_lock_);
+  void return_snapshot(SnapshotTable::Index index, PrefixMatch& match, Stamp now);
   void count_hit(const SnapshotTable::Snapshot& snapshot) CAIRN_REQUIRES(snapshots_lock_);
   struct Inserted {
     InsertAcquired acquired;

@@ -13,8 +13,9 @@ constexpr bool kBothLanes[] = {false, true};
 
 }  // namespace
 
-SnapshotTable::SnapshotTable(BlockTrie& trie, std::uint64_t hash_seed, bool shared, TierKey first_tier_key)
+SnapshotTable::SnapshotTable(BlockTrie& trie, Gate& gate, std::uint64_t hash_seed, bool shared, TierKey first_tier_key)
     : trie_(trie),
+      gate_(gate),
       hash_seed_(hash_seed),
       shared_(shared),
       places_(0, PlaceHash{&snapshots_}, PlaceEqual{&snapshots_}),
@@ -119,14 +120,16 @@ SnapshotTable::Pending SnapshotTable::prepare(const Put& put) {
   if (put.kind != SnapshotKind::kTail) {
     for (const bool any : kBothLanes) pending.lanes_.insert({.any_session = any});
   }
-  reserve_queue();
-
-  if (first_free_ == kNone) make_room(snapshots_, 1);
-  make_room(places_, 1);
-  make_room(by_slot_, 1);
-  make_room(sessions_, 1);
-  constexpr std::size_t kMostDisplaced = 3;  // an earlier tail, its sibling, and what lies at this place
-  make_room(orphaned_, kMostDisplaced);
+  {
+    const Gate::Closed closed(gate_);  // commits read these tables
+    reserve_queue();
+    if (first_free_ == kNone) make_room(snapshots_, 1);
+    make_room(places_, 1);
+    make_room(by_slot_, 1);
+    make_room(sessions_, 1);
+    constexpr std::size_t kMostDisplaced = 3;  // an earlier tail, its sibling, and what lies at this place
+    make_room(orphaned_, kMostDisplaced);
+  }
 
   snapshot.at = trie_.add_anchor(put.adapter_id, put.tokens);
   snapshot.place_hash = place_key(snapshot.at, put.adapter_id, residual).hash;

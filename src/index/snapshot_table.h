@@ -75,7 +75,7 @@ class SnapshotTable {
     Index next_free = kNone;
   };
 
-  SnapshotTable(BlockTrie& trie, std::uint64_t hash_seed, bool shared, TierKey first_tier_key);
+  SnapshotTable(BlockTrie& trie, Gate& gate, std::uint64_t hash_seed, bool shared, TierKey first_tier_key);
   SnapshotTable(const SnapshotTable&) = delete;
   SnapshotTable& operator=(const SnapshotTable&) = delete;
 
@@ -117,7 +117,7 @@ class SnapshotTable {
     SnapshotId slot = 0;
     AdapterId adapter_id = 0;
   };
-  // Keeps the tokens of the path in the trie; the caller then puts it, or gives it up. With the gate open. Allocates.
+  // Keeps the tokens of the path in the trie; the caller then puts it, or gives it up. Closes the gate. Allocates.
   [[nodiscard]] Pending prepare(const Put& put);
   void give_up(const Gate::Closed&, Pending pending) noexcept;
   // Returns the slot of the snapshot that was at this place, if it was resident.
@@ -195,6 +195,7 @@ class SnapshotTable {
   void enqueue(Index index) noexcept;
 
   BlockTrie& trie_;
+  Gate& gate_;
   const std::uint64_t hash_seed_;
   const bool shared_;
   std::vector<Snapshot> snapshots_;
