@@ -180,6 +180,7 @@ void BlockTrie::clear(const Gate::Closed&, std::optional<AdapterId> adapter_id, 
 
 void BlockTrie::reclaim() noexcept {
   children_.trim();
+  if (edges_.live_count() == 1) queue_.free_memory();
   if (gate_.has_retired() || edges_.has_waiting()) edges_.reclaim(gate_.reclaim());
 }
 

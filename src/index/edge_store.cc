@@ -89,6 +89,12 @@ void EdgeStore::reclaim(std::uint64_t epoch) noexcept {
     edge.next = first_free_;
     first_free_ = id;
   }
+  last_waiting_ = kNoEdge;
+  if (live_count_ > 1 || chunks_.size() == 1) return;
+  // Only kTop is left, and no reader knows of any other edge: the memory of all those there were can go.
+  chunks_.resize(1);
+  id_limit_ = kTop + 1;
+  first_free_ = kNoEdge;
 }
 
 Run EdgeStore::make_run(std::size_t capacity, bool with_disk_blocks) const {

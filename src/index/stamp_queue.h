@@ -31,6 +31,11 @@ class StampQueue {
     if (count > entries_.size()) make_room(entries_, count - entries_.size());
   }
 
+  // Gives back the memory of an empty queue; room has to be reserved again.
+  void free_memory() {
+    if (entries_.empty()) std::vector<Entry>().swap(entries_);
+  }
+
   [[nodiscard]] bool empty() const { return entries_.empty(); }
   [[nodiscard]] const Entry& oldest() const { return entries_.front(); }
   // The oldest first, then its children in the heap, and so on.
