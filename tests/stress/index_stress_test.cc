@@ -13,6 +13,7 @@
 
 #include <algorithm>
 #include <array>
+#include <latch>
 #include <limits>
 #include <shared_mutex>
 #include <thread>
@@ -36,7 +37,8 @@ constexpr std::size_t kOperations = 150'000;
 #endif
 constexpr std::size_t kThreads = 4;
 constexpr std::size_t kCallersMax = 3;
-constexpr std::size_t kSlots = 24;
+constexpr std::size_t kSlots = 300;
+constexpr std::size_t kRounds = 12;  // each on a new index: growing tables are part of what is tested
 
 struct Shared {
   Shared(std::size_t block_size, std::size_t num_blocks)
@@ -96,6 +98,7 @@ class Worker {
   Caller& any_caller(const Operation& operation);
   bool fill_blocks(Caller& caller, std::size_t count);
   void insert(Caller& caller, bool publish);
+  void look_again(Caller& caller);
   void truncate(Caller& caller, const Operation& operation);
   void finish(std::size_t index, unsigned way);
   void put(const Operation& operation);
@@ -208,6 +211,20 @@ void Worker::insert(Caller& caller, bool publish) {
   }
   if (!acquired.empty()) shared_.complaints.add("insert acquired a block that was not offered");
   if (!publish && !result.epoch_passed) caller.held_blocks = count;
+}
+
+// What a caller holds must be found, all of it, whatever others do meanwhile.
+void Worker::look_again(Caller& caller) {
+  const std::shared_lock lock(shared_.gate);
+  const std::uint64_t epoch = caller.by_handle ? caller.handle.epoch() : caller.epoch;
+  if (epoch != shared_.tree.epoch(caller.adapter_id)) return;
+  const auto match = shared_.tree.lookup(caller.tokens, block_size_, caller.session, caller.adapter_id);
+  check_match(caller, match);
+  if (match.matched_blocks.size() < caller.held_blocks) {
+    shared_.complaints.add("only " + std::to_string(match.matched_blocks.size()) + " blocks of " +
+                           std::to_string(caller.held_blocks) + " in use were found");
+  }
+  shared_.tree.release_matched(caller.tokens, block_size_, match.matched_tokens, caller.adapter_id, epoch);
 }
 
 void Worker::truncate(Caller& caller, const Operation& operation) {
@@ -348,6 +365,8 @@ void Worker::step(const Operation& operation) {
       const std::unique_lock lock(shared_.gate);
       return give_back(shared_.tree.clear());
     }
+    case OperationKind::kPeek:
+      return look_again(any_caller(operation));
     default:
       static_cast<void>(shared_.tree.peek_matched_tokens(book_.make(operation), block_size_, 0));
       if (operation.extra % 64 == 0) {
@@ -358,36 +377,47 @@ void Worker::step(const Operation& operation) {
 
 class IndexStress : public ::testing::TestWithParam<std::size_t> {};
 
+void run_threads(Shared& shared, std::size_t block_size, std::uint64_t round) {
+  constexpr std::array<std::uint8_t, kThreads> kProfiles = {0, 1, 2, 3};  // of the decoder: see kKindInfo
+  std::vector<Worker> workers;
+  workers.reserve(kThreads);
+  for (std::uint64_t thread = 0; thread < kThreads; ++thread) {
+    auto bytes = random_program_bytes(1000 * block_size + kThreads * round + thread, kOperations / kRounds);
+    bytes[4] = kProfiles[thread];
+    workers.emplace_back(shared, bytes, block_size);
+  }
+  std::latch start(kThreads);
+  std::vector<std::jthread> threads;
+  for (Worker& worker : workers) {
+    threads.emplace_back([&worker, &start] {
+      start.arrive_and_wait();
+      worker.run();
+    });
+  }
+}
+
 TEST_P(IndexStress, ThreadsNeverSeeOtherTokensBlocksAndEverythingComesBack) {
   const std::size_t block_size = GetParam();
   constexpr std::size_t kBlocks = 300;
-  Shared shared(block_size, kBlocks);
-  {
-    std::vector<Worker> workers;
-    workers.reserve(kThreads);
-    for (std::uint64_t seed = 0; seed < kThreads; ++seed) {
-      auto bytes = random_program_bytes(1000 * block_size + seed, kOperations);
-      constexpr std::array<std::uint8_t, kThreads> kProfiles = {0, 3, 2, 2};  // of the decoder: see kKindInfo
-      bytes[4] = kProfiles[seed];
-      workers.emplace_back(shared, bytes, block_size);
-    }
-    std::vector<std::jthread> threads;
-    for (Worker& worker : workers) threads.emplace_back([&worker] { worker.run(); });
-  }
-  for (const std::string& complaint : shared.complaints.all()) ADD_FAILURE() << complaint;
-  EXPECT_EQ(shared.tree.validate(), "");
-  EXPECT_EQ(shared.tree.counters().protocol_errors, 0U);
-  EXPECT_GT(shared.tree.counters().hit_tokens, 0U);
+  for (std::uint64_t round = 0; round < kRounds; ++round) {
+    SCOPED_TRACE("round " + std::to_string(round));
+    Shared shared(block_size, kBlocks);
+    run_threads(shared, block_size, round);
+    EXPECT_EQ(shared.tree.validate(), "");
+    EXPECT_EQ(shared.tree.counters().protocol_errors, 0U);
+    EXPECT_GT(shared.tree.counters().hit_tokens, 0U);
 
-  shared.blocks.drop_references(shared.tree.evict(std::numeric_limits<std::size_t>::max()).physical);
-  EXPECT_EQ(shared.tree.stats().cached_blocks, 0U);
-  EXPECT_EQ(shared.blocks.free_count(), kBlocks);
-  while (const auto slot = shared.tree.evict_snapshot_lru()) shared.slots.give_back(*slot);
-  EXPECT_EQ(shared.slots.free_count(), kSlots);
-  shared.tree.clear();
-  EXPECT_EQ(shared.tree.snapshot_count(), 0U);
-  EXPECT_EQ(shared.tree.validate(), "");
-  for (const std::string& complaint : shared.complaints.all()) ADD_FAILURE() << complaint;
+    shared.blocks.drop_references(shared.tree.evict(std::numeric_limits<std::size_t>::max()).physical);
+    EXPECT_EQ(shared.tree.stats().cached_blocks, 0U);
+    EXPECT_EQ(shared.blocks.free_count(), kBlocks);
+    while (const auto slot = shared.tree.evict_snapshot_lru()) shared.slots.give_back(*slot);
+    EXPECT_EQ(shared.slots.free_count(), kSlots);
+    shared.tree.clear();
+    EXPECT_EQ(shared.tree.snapshot_count(), 0U);
+    EXPECT_EQ(shared.tree.validate(), "");
+    for (const std::string& complaint : shared.complaints.all()) ADD_FAILURE() << complaint;
+    ASSERT_FALSE(HasFailure());
+  }
 }
 
 INSTANTIATE_TEST_SUITE_P(BlockSizes, IndexStress, ::testing::Values(1, 2, 4),
