@@ -99,8 +99,9 @@ SnapshotTable::Index SnapshotTable::tail_on(Position at, const Query& query) con
   return std::ranges::equal(rest, tail.residual) ? session->second.tail : kNone;
 }
 
+// Commits that overlap may come in another order than their stamps.
 void SnapshotTable::stamp(Index index, Stamp now) noexcept {
-  snapshots_[index].stamp = now;
+  snapshots_[index].stamp = std::max(snapshots_[index].stamp, now);
 }
 
 // ---- Putting ----
