@@ -102,7 +102,8 @@ class RadixTree final : public PrefixCache {
   // O(p + e), and O(log snapshots) for each edge on the way that has some.
   PrefixMatch lookup(std::span<const TokenId> tokens, std::size_t block_size, SessionHash session_hash,
                      AdapterId adapter_id) override;
-  // O(p + e).
+  // O(p + e). If matched_tokens is more than the caller holds, and the insert goes beyond it, the caller gets a use on
+  // every node of the sequence, beside what it holds already.
   InsertAcquired insert(std::span<const TokenId> tokens, std::span<const BlockId> block_table,
                         std::span<const DiskBlockId> disk_block_ids, std::size_t block_size,
                         std::size_t matched_tokens, AdapterId adapter_id) override;
@@ -147,7 +148,9 @@ class RadixTree final : public PrefixCache {
   //
   // `epoch` is epoch(adapter_id) from when the caller's lookup or computation began. It is compared inside the step;
   // if it has passed, nothing is done: the inserts set `epoch_passed` and acquire nothing, and a snapshot comes
-  // back as displaced.
+  // back as displaced. A caller by tokens reads the epoch before its lookup; a clear that comes between the two leaves
+  // it with uses of the newer epoch, which it finds out by reading the epoch once more after the lookup. A handle knows
+  // its epoch by itself.
 
   struct EpochInsert : InsertAcquired {
     bool epoch_passed = false;
