@@ -123,7 +123,8 @@ std::string table_line(const Measurement& line, const EarlierRatios* earlier) {
                   line.repetitions > 1 ? fmt::format("{:.1f}%", 100 * line.spread) : "", line.met() ? "yes" : "NO");
   if (earlier != nullptr) {
     const auto found = earlier->find(line.name);
-    text += found == earlier->end() ? "          -" : fmt::format("  {:>9.3f}", line.ratio / found->second);
+    const bool comparable = found != earlier->end() && found->second > 0;
+    text += comparable ? fmt::format("  {:>9.3f}", line.ratio / found->second) : "          -";
   }
   if (!line.note.empty()) text += "  " + line.note;
   text.erase(text.find_last_not_of(' ') + 1);
