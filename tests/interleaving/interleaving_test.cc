@@ -1,0 +1,398 @@
+// Every interleaving of two or three calls on the index with few preemptions, at each access of shared memory, after
+// M. Musuvathi and S. Qadeer, "Iterative context bounding for systematic testing of multithreaded programs" (PLDI
+// 2007): most bugs need two preemptions or fewer. After each, some order of the calls must explain all answers, and
+// validate() must be content. With the address sanitizer, memory must not be touched after it was given back.
+//
+// Environment:
+//   CAIRN_INTERLEAVING_PREEMPTIONS=n  at most so many preemptions of two threads, one less of three (2; with 3 it
+//                                     takes an hour)
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdlib>
+#include <functional>
+#include <iostream>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "history/caller.h"
+#include "history/play.h"
+#include "interleaving/virtual_threads.h"
+
+namespace cairn::testing {
+namespace {
+
+using Body = std::function<void(Caller&)>;
+
+std::size_t preemptions_max() {
+  constexpr std::size_t kDefault = 2;
+  const char* wanted = std::getenv("CAIRN_INTERLEAVING_PREEMPTIONS");
+  return wanted != nullptr && *wanted != '\0' ? std::stoul(wanted) : kDefault;
+}
+
+// One body for each virtual thread. `before` runs first, with a caller for each thread and one more.
+class InterleavingTest : public ::testing::Test {
+ protected:
+  using Callers = std::vector<std::unique_ptr<Caller>>;
+
+  void explore(const std::function<void(Callers&)>& before, const std::vector<Body>& bodies) {
+    BoundedSearch search(preemptions_max() - (bodies.size() > 2 ? 1 : 0));
+    std::size_t schedules = 0;
+    std::size_t accesses_max = 0;
+    Tally tally;
+    do {
+      auto stage = std::make_unique<Stage>(RadixTreeOptions{.block_size = 2});
+      Callers callers;
+      for (std::size_t i = 0; i <= bodies.size(); ++i) callers.push_back(std::make_unique<Caller>(*stage, i, habits));
+      before(callers);
+      std::vector<std::function<void()>> threads;
+      for (std::size_t i = 0; i < bodies.size(); ++i) {
+        threads.emplace_back([&, i] { bodies[i](*callers[i]); });
+      }
+      const Outcome run = run_virtual_threads(threads, search);
+      ++schedules;
+      accesses_max = std::max(accesses_max, run.accesses);
+      if (run.stuck) {
+        static_cast<void>(stage.release());  // its locks are held
+        FAIL() << "stuck; schedule " << run.schedule;
+      }
+      std::vector<Caller*> all;
+      for (const auto& caller : callers) all.push_back(caller.get());
+      ASSERT_EQ(check_history(*stage, all, tally), "") << "schedule " << run.schedule;
+    } while (search.next());
+    std::cout << schedules << " schedules, up to " << accesses_max << " accesses each; " << text_of(tally) << '\n';
+    EXPECT_GT(tally.overlapping, 0U);
+  }
+  void explore(const std::vector<Body>& bodies) {
+    explore([](Callers&) {}, bodies);
+  }
+
+  CallerHabits habits;
+};
+
+// ---- Blocks ----
+
+TEST_F(InterleavingTest, LookupAndTheEvictionOfItsLeaf) {
+  explore([](Callers& callers) { callers.back()->publish("ab"); }, {[](Caller& caller) {
+                                                                      caller.lookup("ab");
+                                                                      caller.release(0);
+                                                                    },
+                                                                    [](Caller& caller) { caller.evict(1); }});
+}
+
+TEST_F(InterleavingTest, LookupAndTheEvictionOfAWholeBranch) {
+  explore(
+      [](Callers& callers) {
+        callers.back()->publish("ab");
+        callers.back()->publish("ac");  // hangs on the edge of ab
+        callers.back()->lookup("ab");
+        callers.back()->release(0);
+      },
+      {[](Caller& caller) { caller.lookup("ac"); }, [](Caller& caller) { caller.evict(2); }});
+}
+
+TEST_F(InterleavingTest, LookupAndAnInsertThatExtendsItsEnd) {
+  explore([](Callers& callers) { callers.back()->publish("a"); },
+          {[](Caller& caller) { caller.lookup("abc"); }, [](Caller& caller) { caller.publish("abc"); }});
+}
+
+TEST_F(InterleavingTest, LookupAndAnInsertOfTheSameNewPrompt) {
+  explore({[](Caller& caller) {
+             caller.lookup("ab");
+             caller.peek("ab");
+           },
+           [](Caller& caller) { caller.insert("ab"); }});
+}
+
+TEST_F(InterleavingTest, LookupAndAnInsertThatBranchesOff) {
+  explore([](Callers& callers) { callers.back()->publish("abc"); },
+          {[](Caller& caller) { caller.lookup("abd"); }, [](Caller& caller) { caller.publish("abd"); }});
+}
+
+TEST_F(InterleavingTest, LookupAndOtherTokensInTheSamePlace) {
+  explore([](Callers& callers) { callers.back()->publish("abcd"); }, {[](Caller& caller) { caller.lookup("abed"); },
+                                                                      [](Caller& caller) {
+                                                                        caller.evict(2);
+                                                                        caller.publish("abef");
+                                                                      }});
+}
+
+TEST_F(InterleavingTest, LookupAndAnotherEdgeUnderTheSameId) {
+  explore([](Callers& callers) { callers.back()->publish("ab"); }, {[](Caller& caller) { caller.lookup("ab"); },
+                                                                    [](Caller& caller) {
+                                                                      caller.evict(2);
+                                                                      caller.publish("b");
+                                                                      caller.publish("ac");
+                                                                    }});
+}
+
+TEST_F(InterleavingTest, LookupsThatEndWithinOneEdge) {
+  explore([](Callers& callers) { callers.back()->publish("abcd"); }, {[](Caller& caller) { caller.lookup("ab"); },
+                                                                      [](Caller& caller) {
+                                                                        caller.lookup("ab");
+                                                                        caller.release(0);
+                                                                      }});
+}
+
+TEST_F(InterleavingTest, LookupsThatEndTogetherBesideAnEviction) {
+  explore([](Callers& callers) { callers.back()->publish("ab"); },
+          {[](Caller& caller) { caller.lookup("ab"); }, [](Caller& caller) { caller.lookup("ab"); },
+           [](Caller& caller) { caller.evict(1); }});
+}
+
+TEST_F(InterleavingTest, ReleaseAndEviction) {
+  explore(
+      [](Callers& callers) {
+        callers[0]->insert("ab");
+        callers.back()->evict(1);  // finds it in use
+      },
+      {[](Caller& caller) { caller.release(0); }, [](Caller& caller) { caller.evict(2); }});
+}
+
+TEST_F(InterleavingTest, LastReleasesByTokensAndByHandleBesideAnEviction) {
+  explore(
+      [](Callers& callers) {
+        callers[0]->insert("a");
+        callers[1]->acquire("a");
+        callers.back()->evict(1);
+      },
+      {[](Caller& caller) { caller.release(0); }, [](Caller& caller) { caller.release_handle(0); },
+       [](Caller& caller) { caller.evict(1); }});
+}
+
+TEST_F(InterleavingTest, ReleaseAndAnewLookupBesideEvictions) {
+  explore([](Callers& callers) { callers[0]->insert("a"); }, {[](Caller& caller) {
+                                                                caller.release(0);
+                                                                caller.lookup("a");
+                                                                caller.release(0);
+                                                              },
+                                                              [](Caller& caller) {
+                                                                caller.evict(1);
+                                                                caller.evict(1);
+                                                              }});
+}
+
+TEST_F(InterleavingTest, ReleaseAndAnInsertThatMovesTheEnd) {
+  explore([](Callers& callers) { callers[0]->insert("a"); }, {[](Caller& caller) { caller.release(0); },
+                                                              [](Caller& caller) {
+                                                                caller.publish("ab");
+                                                                caller.evict(2);
+                                                              }});
+}
+
+TEST_F(InterleavingTest, CountersAndAnEvictionOfSeveralBlocks) {
+  explore(
+      [](Callers& callers) {
+        callers.back()->publish("ab");
+        callers.back()->publish("b");
+      },
+      {[](Caller& caller) {
+         caller.simple(CallKind::kCachedBlocks);
+         caller.simple(CallKind::kCounters);
+       },
+       [](Caller& caller) { caller.evict(3); }});
+}
+
+TEST_F(InterleavingTest, PeeksAndAnEvictionOfSeveralBlocks) {
+  explore(
+      [](Callers& callers) {
+        callers.back()->publish("a");
+        callers.back()->publish("b");
+      },
+      {[](Caller& caller) {
+         caller.peek("b");
+         caller.peek("a");
+       },
+       [](Caller& caller) { caller.evict(2); }});
+}
+
+TEST_F(InterleavingTest, InsertsOfOnePrompt) {
+  habits.disk_blocks = true;
+  explore([](Callers& callers) { callers.back()->publish("a"); },
+          {[](Caller& caller) { caller.insert("abc"); }, [](Caller& caller) { caller.insert("ab"); }});
+}
+
+TEST_F(InterleavingTest, LookupAndTheFirstDiskIds) {
+  habits.disk_blocks = true;
+  explore([](Callers& callers) { callers.back()->publish("a"); }, {[](Caller& caller) { caller.lookup("ab"); },
+                                                                   [this](Caller& caller) {
+                                                                     static_cast<void>(this);
+                                                                     caller.publish("ab");
+                                                                   }});
+}
+
+// ---- Handles ----
+
+TEST_F(InterleavingTest, AcquireAndExtendBesideAnEviction) {
+  explore([](Callers& callers) { callers.back()->publish("ab"); }, {[](Caller& caller) {
+                                                                      caller.acquire("ab");
+                                                                      caller.extend(0, "c");
+                                                                    },
+                                                                    [](Caller& caller) { caller.evict(1); }});
+}
+
+TEST_F(InterleavingTest, LookupAndAHandleThatMoves) {
+  explore([](Callers& callers) { callers[1]->acquire("a"); }, {[](Caller& caller) { caller.lookup("ab"); },
+                                                               [](Caller& caller) {
+                                                                 caller.extend(0, "ab");
+                                                                 caller.truncate(0, 1);
+                                                                 caller.evict(1);
+                                                               }});
+}
+
+// ---- Memory ----
+
+TEST_F(InterleavingTest, LookupAndNewTablesOfChildren) {
+  explore(
+      [](Callers& callers) {
+        for (const char* word : {"a", "b", "c", "d", "e", "f", "g", "h", "i", "j", "k"}) {
+          callers.back()->publish(word);
+        }
+      },
+      {[](Caller& caller) { caller.lookup("b"); },
+       [](Caller& caller) {
+         caller.publish("l");
+         caller.publish("m");
+         caller.evict(1);
+         caller.evict(1);
+       }});
+}
+
+TEST_F(InterleavingTest, LookupAndAnEdgeThatMovesToNewMemory) {
+  explore([](Callers& callers) { callers.back()->publish("ab"); }, {[](Caller& caller) { caller.lookup("abcd"); },
+                                                                    [](Caller& caller) {
+                                                                      caller.publish("abc");
+                                                                      caller.publish("abcd");
+                                                                      caller.evict(1);
+                                                                    }});
+}
+
+TEST_F(InterleavingTest, LookupAndAnEdgeThatIsTrimmed) {
+  explore([](Callers& callers) { callers.back()->publish("abcdef"); },
+          {[](Caller& caller) { caller.lookup("abcdef"); },
+           [](Caller& caller) {
+             caller.evict(5);
+             caller.publish("b");
+             caller.publish("ac");
+           }});
+}
+
+// ---- Clears ----
+
+TEST_F(InterleavingTest, LookupAndClear) {
+  habits.epochs = true;
+  explore([](Callers& callers) { callers.back()->publish("ab"); },
+          {[](Caller& caller) {
+             caller.lookup("ab");
+             caller.release(0);
+           },
+           [](Caller& caller) { caller.simple(CallKind::kClearAdapter); }});
+}
+
+TEST_F(InterleavingTest, AHandleAndClear) {
+  explore([](Callers& callers) { callers.back()->publish("a"); }, {[](Caller& caller) {
+                                                                     caller.acquire("a");
+                                                                     caller.extend(0, "b");
+                                                                     caller.release_handle(0);
+                                                                   },
+                                                                   [](Caller& caller) {
+                                                                     caller.simple(CallKind::kClearAll);
+                                                                     caller.publish("a");
+                                                                   }});
+}
+
+TEST_F(InterleavingTest, InsertsOfAnEpochAndClear) {
+  habits.epochs = true;
+  explore({[](Caller& caller) {
+             caller.insert("a");
+             caller.put(CallKind::kPutPlain, "a");
+           },
+           [](Caller& caller) { caller.simple(CallKind::kClearAdapter); }});
+}
+
+// ---- Snapshots ----
+
+TEST_F(InterleavingTest, FindSnapshotAndPutsBelowAndAbove) {
+  explore([](Callers& callers) { callers.back()->put(CallKind::kPutPlain, "a"); },
+          {[](Caller& caller) { caller.find_snapshot("abc"); },
+           [](Caller& caller) {
+             caller.put(CallKind::kPutPlain, "abc");
+             caller.put(CallKind::kPutPlain, "a");
+           }});
+}
+
+TEST_F(InterleavingTest, FindSnapshotAndPutsOnNewBranches) {
+  explore([](Callers& callers) { callers.back()->put(CallKind::kPutPlain, "ab"); },
+          {[](Caller& caller) { caller.find_snapshot("ac"); },
+           [](Caller& caller) {
+             caller.put(CallKind::kPutPlain, "ac");
+             caller.put(CallKind::kPutPlain, "a");
+           }});
+}
+
+TEST_F(InterleavingTest, LookupAndTablesOfSnapshotsThatGrow) {
+  explore(
+      [](Callers& callers) {
+        callers.back()->publish("abc");
+        callers.back()->put(CallKind::kPutPlain, "ab");
+      },
+      {[](Caller& caller) { caller.lookup("abc"); },
+       [](Caller& caller) {
+         caller.put(CallKind::kPutPlain, "abc");
+         caller.put(CallKind::kPutPlain, "a");
+       }});
+}
+
+TEST_F(InterleavingTest, FindSnapshotAndItsEviction) {
+  explore([](Callers& callers) { callers.back()->put(CallKind::kPutPlain, "ab"); },
+          {[](Caller& caller) {
+             caller.find_snapshot("ab");
+             caller.find_snapshot("ab");
+           },
+           [](Caller& caller) {
+             caller.simple(CallKind::kEvictSnapshot);
+             caller.put(CallKind::kPutPlain, "ac");
+           }});
+}
+
+TEST_F(InterleavingTest, LookupsThatStampOneSnapshot) {
+  explore(
+      [](Callers& callers) {
+        callers.back()->put(CallKind::kPutPlain, "a");
+        callers.back()->put(CallKind::kPutPlain, "b");
+        callers.back()->publish("ac");
+        callers.back()->publish("ad");
+        callers.back()->publish("b");
+      },
+      {[](Caller& caller) { caller.lookup("ac"); },
+       [](Caller& caller) {
+         caller.lookup("b");
+         caller.lookup("ad");
+       }});
+}
+
+TEST_F(InterleavingTest, TailsOfOneSessionBesideItsLookup) {
+  explore([](Callers& callers) { callers.back()->publish("ab"); }, {[](Caller& caller) { caller.lookup("ab", 0, 1); },
+                                                                    [](Caller& caller) {
+                                                                      caller.put(CallKind::kPutTail, "ab", 1);
+                                                                      caller.put(CallKind::kPutSibling, "a", 1);
+                                                                      caller.put(CallKind::kPutTail, "a", 1);
+                                                                    }});
+}
+
+TEST_F(InterleavingTest, SpillAndPromoteBesideAFind) {
+  explore([](Callers& callers) { callers.back()->put(CallKind::kPutPlain, "ab"); },
+          {[](Caller& caller) {
+             caller.find_snapshot("ab");
+             caller.find_snapshot("ab");
+           },
+           [](Caller& caller) {
+             caller.evict_snapshot_to_tier(0);
+             caller.promote(1);
+           }});
+}
+
+}  // namespace
+}  // namespace cairn::testing

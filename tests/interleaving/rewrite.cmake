@@ -1,0 +1,13 @@
+# cmake -DIN=file -DOUT=file -P rewrite.cmake: the library's source with yielding.h's types in the place of what
+# threads share. The sources stay free of hooks that only a test needs.
+file(READ "${IN}" text)
+string(REPLACE "std::atomic<" "::cairn::testing::Atomic<" text "${text}")
+string(REPLACE "std::mutex mutex_;" "::cairn::testing::YieldingMutex mutex_;" text "${text}")
+string(REPLACE "std::this_thread::yield()" "::cairn::testing::wait_for_others()" text "${text}")
+string(REPLACE "__builtin_ia32_pause()" "::cairn::testing::wait_for_others()" text "${text}")
+string(REGEX MATCH "std::(atomic_[a-z]+|mutex [a-z_]+;|shared_mutex|condition_variable|counting_semaphore|this_thread)|\\.wait\\(|__atomic_"
+       unknown "${text}")
+if(unknown MATCHES "[a-z]" AND NOT unknown STREQUAL "std::atomic_thread_fence")
+  message(FATAL_ERROR "${IN}: the interleaving test does not know how to let other threads run at '${unknown}'")
+endif()
+file(WRITE "${OUT}" "${text}")
