@@ -41,10 +41,10 @@ class VirtualThreadsTest : public ::testing::Test {
     text_.clear();
     Bodies bodies;
     for (const auto& [letter, count] : threads) {
-      bodies.emplace_back([this, letter = letter, count = count] {
-        for (int i = 0; i < count; ++i) {
+      bodies.emplace_back([this, own = letter, times = count] {
+        for (int i = 0; i < times; ++i) {
           before_access();
-          text_ += letter;
+          text_ += own;
         }
       });
     }
