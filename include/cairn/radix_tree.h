@@ -149,8 +149,8 @@ class RadixTree final : public PrefixCache {
   // `epoch` is epoch(adapter_id) from when the caller's lookup or computation began. It is compared inside the step;
   // if it has passed, nothing is done: the inserts set `epoch_passed` and acquire nothing, and a snapshot comes
   // back as displaced. A caller by tokens reads the epoch before its lookup; a clear that comes between the two leaves
-  // it with uses of the newer epoch, which it finds out by reading the epoch once more after the lookup. A handle knows
-  // its epoch by itself.
+  // it with uses of the newer epoch, which it finds out by reading the epoch once more after the lookup. A handle
+  // knows its epoch by itself.
 
   struct EpochInsert : InsertAcquired {
     bool epoch_passed = false;

@@ -228,37 +228,37 @@ void BlockTrie::drop_child(Position at, Stamp child_stamp) noexcept {
 
 BlockTrie::Extension BlockTrie::prepare_extend(const Extend& what, InsertAcquired& acquired) {
   Extension extension;
-  extension.what = what;
-  extension.cached = walk_from(what.from, what.adapter_id, what.tokens, Extent::kResident);
-  const std::size_t cached_blocks = extension.cached.blocks;
+  extension.what_ = what;
+  extension.cached_ = walk_from(what.from, what.adapter_id, what.tokens, Extent::kResident);
+  const std::size_t cached_blocks = extension.cached_.blocks;
   const auto new_blocks = what.ids.blocks.subspan(cached_blocks);
   acquired.blocks.assign(new_blocks.begin(), new_blocks.end());
   acquired.disk_block_ids.reserve(what.ids.disk_blocks.size());
 
   const auto missing = what.tokens.subspan(cached_blocks * block_size());
-  const Walk kept = walk_from(extension.cached.at, what.adapter_id, missing, Extent::kKept);
-  extension.kept = kept.at;
+  const Walk kept = walk_from(extension.cached_.at, what.adapter_id, missing, Extent::kKept);
+  extension.kept_ = kept.at;
   const auto rest = missing.subspan(kept.blocks * block_size());
-  extension.growth = prepare_growth(kept.at, what.adapter_id, rest, !what.ids.disk_blocks.empty());
+  extension.growth_ = prepare_growth(kept.at, what.adapter_id, rest, !what.ids.disk_blocks.empty());
   return extension;
 }
 
 Position BlockTrie::extend(const Gate::Closed&, Extension extension, Stamp now, InsertAcquired& acquired) {
-  const Extend& what = extension.what;
-  const Position cached = extension.cached.at;
-  const Position kept = extension.kept;
+  const Extend& what = extension.what_;
+  const Position cached = extension.cached_.at;
+  const Position kept = extension.kept_;
   try {
     prepare_end_move(cached);
-    prepare_link(extension.growth);
-    if (!what.ids.disk_blocks.empty()) prepare_disk_blocks(kept, depth(what.from), extension.growth);
-    if (extension.growth.num_blocks == 0) claim(kept, Claim::kNone, now);
+    prepare_link(extension.growth_);
+    if (!what.ids.disk_blocks.empty()) prepare_disk_blocks(kept, depth(what.from), extension.growth_);
+    if (extension.growth_.num_blocks == 0) claim(kept, Claim::kNone, now);
   } catch (...) {
     settle_stop(edges_[cached.edge], cached.boundary);
     settle_stop(edges_[kept.edge], kept.boundary);
-    discard(std::move(extension.growth));
+    discard(std::move(extension.growth_));
     throw;
   }
-  const Position end = link(std::move(extension.growth));
+  const Position end = link(std::move(extension.growth_));
   make_resident(cached, end, depth(what.from), what.ids);
   if (!what.ids.disk_blocks.empty()) take_disk_blocks(end, depth(what.from), what.ids, acquired);
   claim(end, what.claim, now);

@@ -211,10 +211,10 @@ class BlockTrie {
 
 class BlockTrie::Extension {
   friend class BlockTrie;
-  Extend what;
-  Walk cached;    // from what.from
-  Position kept;  // where the tokens that are kept end, from there
-  Growth growth;
+  Extend what_;
+  Walk cached_;    // from what_.from
+  Position kept_;  // where the tokens that are kept end, from there
+  Growth growth_;
 };
 
 }  // namespace cairn
