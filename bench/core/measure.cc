@@ -45,9 +45,9 @@ double wall_now_ns() {
 
 bool same_bytes(std::span<const TokenId> a, std::span<const TokenId> b) {
   const TokenId* at = a.data();
-  asm volatile("" : "+r"(at) : : "memory");  // not hoisted out of a loop over the same memory
-  int difference = std::memcmp(at, b.data(), a.size_bytes());
-  asm volatile("" : "+r"(difference));  // and not reduced to "equal or not"
+  asm volatile("" : "+r"(at) : : "memory");                    // not hoisted out of a loop over the same memory
+  int difference = std::memcmp(at, b.data(), a.size_bytes());  // NOLINT(misc-const-correctness): written below
+  asm volatile("" : "+r"(difference));                         // and not reduced to "equal or not"
   return difference == 0;
 }
 
@@ -59,6 +59,12 @@ MemcmpYardstick::MemcmpYardstick() : a_(kYardstickTokens), b_(kYardstickTokens) 
 double MemcmpYardstick::operator()() const {
   expect(same_bytes(a_.tokens(), b_.tokens()), "the yardstick's two sides differ");  // and warm again
   return cpu_ns_per_call(kYardstickCalls, [&](std::size_t) { (void)same_bytes(a_.tokens(), b_.tokens()); });
+}
+
+double median_of(const Settings& settings, const Batch& batch) {
+  std::vector<double> batches(settings.rounds());
+  for (double& ns : batches) ns = batch();
+  return median(std::move(batches));
 }
 
 std::vector<Repetition> alternate(const Settings& settings, const Batch& figure, const Batch& yardstick) {

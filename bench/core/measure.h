@@ -79,6 +79,8 @@ struct Repetition {
 
 // Runs one batch and answers nanoseconds for one operation.
 using Batch = std::function<double()>;
+// The median of Settings::rounds() batches.
+double median_of(const Settings& settings, const Batch& batch);
 // Settings::repetitions() times: the medians of Settings::rounds() batches of each, in turns.
 std::vector<Repetition> alternate(const Settings& settings, const Batch& figure, const Batch& yardstick);
 

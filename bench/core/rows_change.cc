@@ -59,15 +59,14 @@ FirstTouch inserts_into_untouched_memory(const Settings& settings, const MemcmpY
   for (std::size_t r = 0; r < settings.repetitions(); ++r) {
     RadixTree tree;
     ::malloc_trim(0);
-    std::vector<double> yardsticks;
-    for (std::size_t round = 0; round < settings.rounds(); ++round) yardsticks.push_back(memcmp_128k());
+    const double yardstick = median_of(settings, [&] { return memcmp_128k(); });
     const double faults = minor_faults();
     const double ns = cpu_ns_per_call(inserts, [&](std::size_t i) {
       const InsertAcquired acquired = tree.insert(prompts[i], prompts.blocks(i), {}, kBlockSize, 0, 0);
       expect(acquired.blocks.size() == prompts.blocks_each(), "insert: blocks acquired");
     });
     result.faults_per_insert = (minor_faults() - faults) / static_cast<double>(inserts);
-    result.repetitions.push_back({.figure = ns, .yardstick = median(yardsticks)});
+    result.repetitions.push_back({.figure = ns, .yardstick = yardstick});
     for (std::size_t i = 0; i < inserts; ++i) tree.release(prompts[i], kBlockSize, 0);
     expect_cached(tree, prompts);
   }
@@ -135,13 +134,12 @@ std::vector<Repetition> drain_snapshots(const Settings& settings, const MemcmpYa
   std::vector<Repetition> repetitions;
   for (std::size_t r = 0; r < settings.repetitions(); ++r) {
     put_snapshots(tree, prompts[0], {.count = count, .visible_to_all = false, .where = where});
-    std::vector<double> yardsticks;
-    for (std::size_t round = 0; round < settings.rounds(); ++round) yardsticks.push_back(memcmp_128k());
+    const double yardstick = median_of(settings, [&] { return memcmp_128k(); });
     std::size_t next = 0;
     const double ns = cpu_ns_per_call(count, [&](std::size_t) {
       expect(tree.evict_snapshot_lru() == std::optional<SnapshotId>(next++), "evict_snapshot_lru: the oldest slot");
     });
-    repetitions.push_back({.figure = ns, .yardstick = median(yardsticks)});
+    repetitions.push_back({.figure = ns, .yardstick = yardstick});
     expect(tree.snapshot_count() == 0, "snapshot_count: snapshots left");
   }
   expect_cached(tree, prompts);

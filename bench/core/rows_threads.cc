@@ -83,14 +83,14 @@ struct Throughput {
 Throughput run(std::span<const std::unique_ptr<Worker>> workers, std::size_t operations) {
   std::latch ready(static_cast<std::ptrdiff_t>(workers.size()));
   std::atomic<bool> stop{false};
-  std::vector<std::future<Throughput>> running;
-  for (const std::unique_ptr<Worker>& worker : workers) {
-    running.push_back(std::async(std::launch::async, [&] {
+  std::vector<std::future<Throughput>> running(workers.size());
+  for (std::size_t i = 0; i < workers.size(); ++i) {
+    running[i] = std::async(std::launch::async, [&, i] {
       ready.arrive_and_wait();
       const ThreadTime start = ThreadTime::now();
       std::size_t done = 0;
       while (done < operations && !stop.load(std::memory_order_relaxed)) {
-        worker->operate();
+        workers[i]->operate();
         ++done;
       }
       const ThreadTime took = ThreadTime::now() - start;
@@ -98,7 +98,7 @@ Throughput run(std::span<const std::unique_ptr<Worker>> workers, std::size_t ope
       const double operations_e9 = 1e9 * static_cast<double>(done);
       return Throughput{operations_e9 / took.undisturbed_ns(), operations_e9 / took.wall_ns,
                         operations_e9 / took.cpu_ns};
-    }));
+    });
   }
   Throughput sum;
   for (auto& one : running) sum += one.get();

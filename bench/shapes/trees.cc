@@ -106,10 +106,8 @@ void held_ends_in_one_edge(benchmark::State& state, const Settings& settings) {
   cache(tree, prompts);
   Random random(220);
   const auto some_prefix = [&] { return prompts[0].first(kBlockSize * (1 + random.below(prompts.blocks_each()))); };
-  std::vector<PrefixHandle> held;
-  for (std::size_t i = 0; i < settings.sized(8'000, 100); ++i) {
-    held.push_back(tree.acquire(some_prefix(), 0, 0).handle);
-  }
+  std::vector<PrefixHandle> held(settings.sized(8'000, 100));
+  for (PrefixHandle& handle : held) handle = tree.acquire(some_prefix(), 0, 0).handle;
   measure_in_m(state, [&] {
     // One goes, another comes, and one passes by.
     PrefixHandle& changed = held[random.below(held.size())];
