@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <atomic>
 #include <future>
 #include <latch>
@@ -107,8 +108,8 @@ Throughput run(std::span<const std::unique_ptr<Worker>> workers, std::size_t ope
 
 Measurement two_threads(const Settings& settings, const Traffic& traffic, Measurement line) {
   RadixTree tree;
-  std::vector<std::unique_ptr<Worker>> workers;
-  for (std::size_t i = 0; i < 2; ++i) workers.push_back(std::make_unique<Worker>(tree, traffic, i));
+  const std::array<std::unique_ptr<Worker>, 2> workers{std::make_unique<Worker>(tree, traffic, 0),
+                                                       std::make_unique<Worker>(tree, traffic, 1)};
   const Prompts& hot = workers[0]->hot();
   cache(tree, hot);
   const std::span<const std::unique_ptr<Worker>> both = workers;
