@@ -23,7 +23,7 @@ constexpr int kLastQuickRow = 11;
 
 constexpr const char* kExamples = R"(Examples:
   cairn bench
-      rows 1 to 11 in under a minute
+      rows 1 to 11 in some ten seconds
   cairn bench --full
       all sixteen, with twice the repetitions
   cairn bench --rows 1,5,8 --json before.json
