@@ -235,6 +235,63 @@ TEST_F(InterleavingTest, LookupAndTheFirstDiskIds) {
                                                                    }});
 }
 
+// The child of other tokens hangs where the one that is looked for would.
+TEST_F(InterleavingTest, LookupAndAChildOfOtherTokens) {
+  explore([](Callers& callers) { callers.back()->publish("ab"); }, {[](Caller& caller) { caller.lookup("abc"); },
+                                                                    [](Caller& caller) {
+                                                                      caller.evict(1);
+                                                                      caller.publish("ade");
+                                                                      caller.publish("adc");
+                                                                    }});
+}
+
+TEST_F(InterleavingTest, LastReleasesOfTwoEdges) {
+  explore(
+      [](Callers& callers) {
+        callers[0]->insert("a");
+        callers[1]->insert("b");
+      },
+      {[](Caller& caller) { caller.release(0); }, [](Caller& caller) { caller.release(0); }});
+}
+
+// ---- Stamps ----
+
+TEST_F(InterleavingTest, LookupsOfOneEndAndOneOfAnother) {
+  explore(
+      [](Callers& callers) {
+        callers.back()->publish("a");
+        callers.back()->publish("b");
+      },
+      {[](Caller& caller) { caller.lookup("a"); },
+       [](Caller& caller) {
+         caller.lookup("b");
+         caller.lookup("a");
+       }});
+}
+
+TEST_F(InterleavingTest, LookupsOfOnePlaceWithinAnEdgeAndOneOfAnother) {
+  explore(
+      [](Callers& callers) {
+        callers.back()->publish("aa");
+        callers.back()->publish("bb");
+      },
+      {[](Caller& caller) { caller.lookup("a"); },
+       [](Caller& caller) {
+         caller.lookup("b");
+         caller.lookup("a");
+         caller.evict(2);
+       }});
+}
+
+// It does not see the insert, so its stamp is the older one.
+TEST_F(InterleavingTest, LookupBeforeAnInsert) {
+  explore([](Callers& callers) { callers.back()->publish("a"); }, {[](Caller& caller) {
+                                                                     caller.lookup("a");
+                                                                     caller.peek("b");
+                                                                   },
+                                                                   [](Caller& caller) { caller.publish("b"); }});
+}
+
 // ---- Handles ----
 
 TEST_F(InterleavingTest, AcquireAndExtendBesideAnEviction) {
@@ -268,7 +325,34 @@ TEST_F(InterleavingTest, LookupAndNewTablesOfChildren) {
          caller.publish("l");
          caller.publish("m");
          caller.evict(1);
-         caller.evict(1);
+       }});
+}
+
+// Chunks of edges are that small in this build (rewrite.cmake).
+TEST_F(InterleavingTest, LookupAndTheLastEdgesGone) {
+  explore(
+      [](Callers& callers) {
+        for (const char* word : {"a", "b", "c", "d", "e", "f"}) callers.back()->publish(word);
+      },
+      {[](Caller& caller) { caller.lookup("f"); },
+       [](Caller& caller) {
+         caller.evict(6);
+         caller.publish("f");
+       }});
+}
+
+TEST_F(InterleavingTest, LookupAndALargerDirectoryOfEdges) {
+  constexpr std::size_t kFirstDirectory = 64;
+  explore(
+      [](Callers& callers) {
+        for (std::size_t i = 0; i < kFirstDirectory - 1; ++i) {
+          callers.back()->publish(std::string{static_cast<char>('a' + i / 8), static_cast<char>('a' + i % 8)});
+        }
+      },
+      {[](Caller& caller) { caller.lookup("hg"); },
+       [](Caller& caller) {
+         caller.publish("y");
+         caller.publish("z");
        }});
 }
 
@@ -295,12 +379,16 @@ TEST_F(InterleavingTest, LookupAndAnEdgeThatIsTrimmed) {
 
 TEST_F(InterleavingTest, LookupAndClear) {
   habits.epochs = true;
-  explore([](Callers& callers) { callers.back()->publish("ab"); },
-          {[](Caller& caller) {
-             caller.lookup("ab");
-             caller.release(0);
-           },
-           [](Caller& caller) { caller.simple(CallKind::kClearAdapter); }});
+  explore(
+      [](Callers& callers) {
+        callers.back()->publish("ab");
+        callers.back()->put(CallKind::kPutPlain, "a");
+      },
+      {[](Caller& caller) {
+         caller.lookup("ab");
+         caller.release(0);
+       },
+       [](Caller& caller) { caller.simple(CallKind::kClearAdapter); }});
 }
 
 TEST_F(InterleavingTest, AHandleAndClear) {
@@ -342,6 +430,11 @@ TEST_F(InterleavingTest, FindSnapshotAndPutsOnNewBranches) {
              caller.put(CallKind::kPutPlain, "ac");
              caller.put(CallKind::kPutPlain, "a");
            }});
+}
+
+TEST_F(InterleavingTest, LookupAndAnInsertWithASnapshot) {
+  explore([](Callers& callers) { callers[1]->lookup("ab"); },
+          {[](Caller& caller) { caller.lookup("ab"); }, [](Caller& caller) { caller.insert_with_snapshot(0, ""); }});
 }
 
 TEST_F(InterleavingTest, LookupAndTablesOfSnapshotsThatGrow) {

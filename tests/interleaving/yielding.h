@@ -7,6 +7,8 @@
 #define CAIRN_TESTS_INTERLEAVING_YIELDING_H_
 
 #include <atomic>
+#include <cstddef>
+#include <cstring>
 #include <utility>
 
 namespace cairn::testing {
@@ -66,6 +68,12 @@ class Atomic {
 
   T value_{};
 };
+
+// Tokens are compared beside writers, who may free their memory.
+inline int compare_memory(const void* a, const void* b, std::size_t bytes) noexcept {
+  before_access();
+  return std::memcmp(a, b, bytes);
+}
 
 class YieldingMutex {
  public:
