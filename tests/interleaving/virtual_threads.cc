@@ -57,21 +57,23 @@ class Scheduler {
       : bodies_(bodies), chooser_(chooser), threads_(bodies.size()) {}
 
   Outcome run() {
-    for (std::size_t i = 0; i < threads_.size(); ++i) {
-      Context& context = threads_[i].context;
-      context.stack_bottom = stack_of(i);
-      context.stack_bytes = kStackBytes;
-      getcontext(&context.state);
-      context.state.uc_stack.ss_sp = stack_of(i);
-      context.state.uc_stack.ss_size = kStackBytes;
-      makecontext(&context.state, &Scheduler::enter, 0);
-    }
+    for (std::size_t i = 0; i < threads_.size(); ++i) prepare(threads_[i].context, stack_of(i));
     running_ = this;
     current_ = choose(/*preempts=*/false);
     switch_context(main_, threads_[current_].context, false);
     running_ = nullptr;
     note_turn();
     return std::move(run_);
+  }
+
+  // getcontext may return twice, as far as the compiler knows: it must not stand in a loop.
+  static void prepare(Context& context, std::byte* stack) {
+    context.stack_bottom = stack;
+    context.stack_bytes = kStackBytes;
+    getcontext(&context.state);
+    context.state.uc_stack.ss_sp = stack;
+    context.state.uc_stack.ss_size = kStackBytes;
+    makecontext(&context.state, &Scheduler::enter, 0);
   }
 
   static Scheduler* running() { return running_; }
