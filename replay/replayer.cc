@@ -25,7 +25,8 @@ auto timed(std::uint64_t& total_ns, Call&& call) {
       total += static_cast<std::uint64_t>(
           std::chrono::duration_cast<std::chrono::nanoseconds>(Clock::now() - start).count());
     }
-  } stopwatch{total_ns};
+  };
+  const Stopwatch stopwatch{total_ns};
   return call();
 }
 

@@ -159,6 +159,7 @@ std::string table(const Report& report) {
   const std::vector<RunResult>& runs = report.comparison.runs;
   std::size_t label_width = 0;
   std::vector<std::size_t> widths;
+  widths.reserve(runs.size());
   for (const RunResult& run : runs) widths.push_back(run.name.size());
   for (const Row& row : kRows) {
     label_width = std::max(label_width, row.label.size());

@@ -98,7 +98,8 @@ class CAIRN_CAPABILITY("gate") Gate {
   void retire(std::unique_ptr<T[]> memory) noexcept {
     if (!memory) return;
     CAIRN_CHECK(retired_.size() < retired_.capacity());
-    retired_.push_back({epoch(), {memory.release(), [](void* p) { delete[] static_cast<T*>(p); }}});
+    retired_.push_back(
+        {epoch(), {static_cast<void*>(memory.release()), [](void* p) { delete[] static_cast<T*>(p); }}});
   }
   // What is unlinked now can be reused when reclaim() answers more than this.
   [[nodiscard]] std::uint64_t epoch() const noexcept {

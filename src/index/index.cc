@@ -7,7 +7,7 @@
 namespace cairn {
 namespace {
 
-constexpr auto no_preparation = [](const BlockTrie::Walk&) {};
+constexpr auto kNoPreparation = [](const BlockTrie::Walk&) {};
 
 }  // namespace
 
@@ -97,7 +97,7 @@ void Index::count_hit(const SnapshotTable::Snapshot& snapshot) {
 
 std::size_t Index::peek(std::span<const TokenId> tokens, AdapterId adapter_id) const {
   std::size_t blocks = 0;
-  read(adapter_id, tokens, BlockTrie::Extent::kResident, no_preparation,
+  read(adapter_id, tokens, BlockTrie::Extent::kResident, kNoPreparation,
        [&](const BlockTrie::Walk& walk, Gate::ReaderCounters&) { blocks = walk.blocks; });
   return blocks * block_size();
 }
@@ -105,7 +105,7 @@ std::size_t Index::peek(std::span<const TokenId> tokens, AdapterId adapter_id) c
 void Index::release(std::span<const TokenId> tokens, std::size_t matched_tokens, AdapterId adapter_id, Epoch epoch) {
   const std::size_t num_blocks = matched_tokens / block_size();
   if (num_blocks == 0) return;
-  read(adapter_id, tokens.first(num_blocks * block_size()), BlockTrie::Extent::kResident, no_preparation,
+  read(adapter_id, tokens.first(num_blocks * block_size()), BlockTrie::Extent::kResident, kNoPreparation,
        [&](const BlockTrie::Walk& walk, Gate::ReaderCounters& counters) {
          if (epoch && *epoch != epoch_in_commit(adapter_id)) return;
          const bool held = walk.blocks > 0 && trie_.take_claim(walk.at, Claim::kUse);
@@ -126,7 +126,7 @@ SnapshotRef Index::find_snapshot(std::span<const TokenId> tokens, std::size_t ma
                                  AdapterId adapter_id) {
   SnapshotRef ref;
   max_tokens = std::min(max_tokens, tokens.size());
-  read(adapter_id, tokens.first(max_tokens), BlockTrie::Extent::kKept, no_preparation,
+  read(adapter_id, tokens.first(max_tokens), BlockTrie::Extent::kKept, kNoPreparation,
        [&](const BlockTrie::Walk& walk, Gate::ReaderCounters&) {
          const auto index = snapshots_.find_deepest(walk.at, {tokens, max_tokens, session, adapter_id});
          if (index == SnapshotTable::kNone) return;
