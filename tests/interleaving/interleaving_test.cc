@@ -14,6 +14,7 @@
 #include <functional>
 #include <iostream>
 #include <memory>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -52,36 +53,59 @@ class InterleavingTest : public ::testing::Test {
   void explore(const std::function<void(Callers&)>& before, const std::vector<Body>& bodies) {
     BoundedSearch search(std::max<std::size_t>(preemptions_max() - (bodies.size() > 2 ? 1 : 0), 1));
     std::size_t schedules = 0;
-    std::size_t accesses_max = 0;
-    Tally tally;
     do {
-      auto stage = std::make_unique<Stage>(RadixTreeOptions{.block_size = 2});
-      Callers callers;
-      for (std::size_t i = 0; i <= bodies.size(); ++i) callers.push_back(std::make_unique<Caller>(*stage, i, habits));
-      before(callers);
-      std::vector<std::function<void()>> threads;
-      for (std::size_t i = 0; i < bodies.size(); ++i) {
-        threads.emplace_back([&, i] { bodies[i](*callers[i]); });
-      }
-      const Outcome run = run_virtual_threads(threads, search);
+      run_and_check(before, bodies, search);
+      if (HasFatalFailure()) return;
       ++schedules;
-      accesses_max = std::max(accesses_max, run.accesses);
-      if (run.stuck) {
-        static_cast<void>(stage.release());  // its locks are held
-        FAIL() << "stuck; schedule " << run.schedule;
-      }
-      std::vector<Caller*> all;
-      for (const auto& caller : callers) all.push_back(caller.get());
-      ASSERT_EQ(check_history(*stage, all, tally), "") << "schedule " << run.schedule;
     } while (search.next());
-    std::cout << schedules << " schedules, up to " << accesses_max << " accesses each; " << text_of(tally) << '\n';
-    EXPECT_GT(tally.overlapping, 0U);
+    std::cout << schedules << " schedules, up to " << accesses_max_ << " accesses each; " << text_of(tally_) << '\n';
+    EXPECT_GT(tally_.overlapping, 0U);
   }
   void explore(const std::vector<Body>& bodies) {
     explore([](Callers&) {}, bodies);
   }
 
+  void run_and_check(const std::function<void(Callers&)>& before, const std::vector<Body>& bodies, Chooser& chooser) {
+    auto stage = std::make_unique<Stage>(RadixTreeOptions{.block_size = 2});
+    Callers callers;
+    for (std::size_t i = 0; i <= bodies.size(); ++i) callers.push_back(std::make_unique<Caller>(*stage, i, habits));
+    before(callers);
+    std::vector<std::function<void()>> threads;
+    for (std::size_t i = 0; i < bodies.size(); ++i) {
+      threads.emplace_back([&bodies, &callers, i] { bodies[i](*callers[i]); });
+    }
+    const Outcome run = run_virtual_threads(threads, chooser);
+    accesses_max_ = std::max(accesses_max_, run.accesses);
+    if (run.stuck) {
+      static_cast<void>(stage.release());  // its locks are held
+      FAIL() << "stuck; schedule " << run.schedule;
+    }
+    std::vector<Caller*> all;
+    for (const auto& caller : callers) all.push_back(caller.get());
+    ASSERT_EQ(check_history(*stage, all, tally_), "") << "schedule " << run.schedule;
+  }
+
   CallerHabits habits;
+
+ private:
+  Tally tally_;
+  std::size_t accesses_max_ = 0;
+};
+
+// The first of two threads makes one access where the other makes several.
+class SlowFirstThread final : public Chooser {
+ public:
+  explicit SlowFirstThread(std::size_t ratio) : ratio_(ratio) {}
+
+  std::size_t choose(std::span<const std::size_t> threads, bool preempts) override {
+    if (!preempts) return 0;
+    const bool its_turn = turn_++ % (ratio_ + 1) == 0;
+    return (threads.front() == 0) == its_turn ? 0 : 1;
+  }
+
+ private:
+  std::size_t ratio_;
+  std::size_t turn_ = 0;
 };
 
 // ---- Blocks ----
@@ -287,9 +311,28 @@ TEST_F(InterleavingTest, LookupsOfOnePlaceWithinAnEdgeAndOneOfAnother) {
 TEST_F(InterleavingTest, LookupBeforeAnInsert) {
   explore([](Callers& callers) { callers.back()->publish("a"); }, {[](Caller& caller) {
                                                                      caller.lookup("a");
+                                                                     caller.release(0);
                                                                      caller.peek("b");
                                                                    },
                                                                    [](Caller& caller) { caller.publish("b"); }});
+}
+
+// Index::read walks within its commit after eight walks that did not stand.
+TEST_F(InterleavingTest, AReaderThatIsOvertakenAgainAndAgainEnds) {
+  constexpr std::size_t kRatioMax = 40;
+  constexpr int kChanges = 60;
+  for (std::size_t ratio = 1; ratio <= kRatioMax && !HasFatalFailure(); ++ratio) {
+    SlowFirstThread chooser(ratio);
+    run_and_check([](Callers& callers) { callers.back()->publish("ab"); },
+                  {[](Caller& caller) { caller.lookup("ab"); },
+                   [](Caller& caller) {
+                     for (int i = 0; i < kChanges; ++i) {
+                       caller.evict(1);
+                       caller.publish("ab");
+                     }
+                   }},
+                  chooser);
+  }
 }
 
 // ---- Handles ----
