@@ -48,7 +48,7 @@ class Jitter {
     constexpr std::size_t kSpinsMax = 60;
     if (random_.one_in(5)) std::this_thread::yield();
     for (std::size_t i = random_.below(kSpinsMax); i > 0; --i) {
-      static std::atomic<bool> never{false};
+      static const std::atomic<bool> never{false};
       static_cast<void>(never.load());
     }
   }

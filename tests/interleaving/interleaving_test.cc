@@ -71,13 +71,14 @@ class InterleavingTest : public ::testing::Test {
     for (std::size_t i = 0; i <= bodies.size(); ++i) callers.push_back(std::make_unique<Caller>(*stage, i, habits));
     before(callers);
     std::vector<std::function<void()>> threads;
+    threads.reserve(bodies.size());
     for (std::size_t i = 0; i < bodies.size(); ++i) {
       threads.emplace_back([&bodies, &callers, i] { bodies[i](*callers[i]); });
     }
     const Outcome run = run_virtual_threads(threads, chooser);
     accesses_max_ = std::max(accesses_max_, run.accesses);
     if (run.stuck) {
-      static_cast<void>(stage.release());  // its locks are held
+      [[maybe_unused]] Stage* const lost = stage.release();  // its locks are held
       FAIL() << "stuck; schedule " << run.schedule;
     }
     std::vector<Caller*> all;

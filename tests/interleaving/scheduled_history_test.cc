@@ -37,6 +37,7 @@ TEST_P(ScheduledHistoryTest, SomeOrderOfTheCallsExplainsEveryAnswer) {
   for (std::uint64_t seed = first; seed < end; ++seed) {
     auto play = std::make_unique<Play>(seed, seed % 4 == 0 ? 3 : 2, GetParam());
     std::vector<std::function<void()>> threads;
+    threads.reserve(play->threads());
     for (std::size_t i = 0; i < play->threads(); ++i) {
       threads.emplace_back([&play, i] { play->act(i); });
     }
@@ -44,7 +45,7 @@ TEST_P(ScheduledHistoryTest, SomeOrderOfTheCallsExplainsEveryAnswer) {
     const Outcome run = run_virtual_threads(threads, chooser);
     accesses += run.accesses;
     if (run.stuck) {
-      static_cast<void>(play.release());  // its locks are held
+      [[maybe_unused]] Play* const lost = play.release();  // its locks are held
       FAIL() << "stuck; CAIRN_HISTORY_SEED=" << seed << " schedule " << run.schedule;
     }
     ASSERT_EQ(play->check(tally), "") << "replay with CAIRN_HISTORY_SEED=" << seed

@@ -154,7 +154,7 @@ class Scheduler {
     switch_context(from, threads_[next].context, ends);
   }
 
-  static inline Scheduler* running_ = nullptr;
+  static inline Scheduler* running_ = nullptr;  // NOLINT(readability-identifier-naming): a member, not a global
   std::span<const std::function<void()>> bodies_;
   Chooser& chooser_;
   Context main_;
