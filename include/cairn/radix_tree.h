@@ -7,6 +7,12 @@
 //     tree.extend(handle, tokens_that_follow, their_blocks, {});       // an insert of what follows
 //     tree.release(handle);                                            // O(1)
 //
+// and pins, for whoever reads a snapshot that others may evict or replace meanwhile:
+//
+//     auto [handle, match, pin] = tree.acquire(prompt, {.pin_snapshot = true});
+//     if (pin.valid()) restore_from(pin.slot());                       // nobody reuses the slot meanwhile
+//     if (auto slot = tree.unpin_snapshot(pin)) free(*slot);           // ours to free if the snapshot is gone
+//
 // Complexity below is in full blocks (of block_size tokens): p of the call's tokens, and e edges (stored pieces)
 // that the path crosses. Comparing p blocks reads their tokens once.
 #ifndef CAIRN_RADIX_TREE_H_
@@ -16,6 +22,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <limits>
 #include <memory>
 #include <span>
 #include <string>
@@ -29,7 +36,7 @@ struct RadixTreeOptions {
   std::uint64_t hash_seed = 0;                   // of the hash tables; 0: drawn at random. No answer depends on it
 };
 
-// Monotonic counts since construction; clears do not reset them.
+// Counts since construction: but for the last one they only grow. Clears do not reset them.
 struct RadixTreeCounters {
   std::uint64_t lookups = 0;        // lookup and acquire
   std::uint64_t hit_tokens = 0;     // sum of matched_tokens over those
@@ -56,6 +63,10 @@ struct RadixTreeCounters {
   std::uint64_t orphaned_keys = 0;       // keys that take_orphaned_tier_keys returned or will return
 
   std::uint64_t protocol_errors = 0;  // releases, by tokens, of what no caller can have held
+
+  // The one that goes down as well: snapshots with a pin at present, those included that are gone and whose slot waits
+  // for its unpin_snapshot.
+  std::uint64_t pinned_snapshots = 0;
 };
 
 // One use on each node of a chain, held by its end. Move-only. Made by RadixTree::acquire; afterwards owned by the
@@ -87,6 +98,45 @@ class PrefixHandle {
   std::size_t tokens_ = 0;
   std::uint32_t edge_ = 0;      // meaningless while tokens_ is 0
   std::uint32_t boundary_ = 0;  // the same
+};
+
+// Keeps the slot of a resident snapshot from being given back. Move-only. Made by the calls of RadixTree that take
+// ReadOptions; afterwards owned by the caller, who gives it back with RadixTree::unpin_snapshot as soon as the slot
+// has been read. A snapshot may have several pins. While it has one:
+//   - evict_snapshot_lru and evict_snapshot_to_tier pass it over;
+//   - a put that replaces it, a sweep of its session and a clear remove it from the cache at once, as ever, but do not
+//     return its slot: the last unpin_snapshot does. Until then the slot counts as taken.
+// A clear does not end it: the slot is still being read. Dropping it without unpin_snapshot keeps the slot for as long
+// as the tree lives. One pin must not be used by two threads at once; otherwise any thread may use it, also another
+// than the one that got it.
+class SnapshotPin {
+ public:
+  SnapshotPin() = default;
+  SnapshotPin(SnapshotPin&& other) noexcept { *this = static_cast<SnapshotPin&&>(other); }
+  SnapshotPin& operator=(SnapshotPin&& other) noexcept;
+  SnapshotPin(const SnapshotPin&) = delete;
+  SnapshotPin& operator=(const SnapshotPin&) = delete;
+  ~SnapshotPin() = default;
+
+  // False for a pin that was default-constructed, moved from or given back, and where no resident snapshot was found.
+  [[nodiscard]] bool valid() const { return tree_ != 0; }
+  // The slot that it keeps; meaningless if it is not valid.
+  [[nodiscard]] SnapshotId slot() const { return slot_; }
+
+ private:
+  friend class RadixTree;
+  std::uint64_t tree_ = 0;  // which tree made it; 0: none
+  SnapshotId slot_ = 0;
+  std::uint32_t index_ = 0;  // of the snapshot
+};
+
+// Which snapshot a read may return, and whether it is pinned.
+struct ReadOptions {
+  SessionHash session_hash = 0;
+  AdapterId adapter_id = 0;
+  // None deeper than this. An engine that has to compute the last token of the prompt passes one less than its length.
+  std::size_t max_snapshot_tokens = std::numeric_limits<std::size_t>::max();
+  bool pin_snapshot = false;  // if it is resident, in the same step
 };
 
 class RadixTree final : public PrefixCache {
@@ -209,6 +259,40 @@ class RadixTree final : public PrefixCache {
   // Drops the handle's uses; it is not valid afterwards. A handle that is not valid is let pass. O(1); never
   // allocates. Throws std::invalid_argument: a handle of another tree.
   void release(PrefixHandle& handle);
+
+  // ---- Pinned snapshots, and looking without an effect ----
+
+  struct AcquiredPinned {
+    PrefixHandle handle;
+    PrefixMatch match;
+    SnapshotPin pin;  // valid if it was asked for and match.ssm_snapshot is set
+  };
+  struct PinnedSnapshot {
+    SnapshotRef snapshot;
+    SnapshotPin pin;  // valid if it was asked for and snapshot.slot is set
+  };
+
+  // acquire, of which the snapshot is the deepest visible one no deeper than min(matched_tokens, max_snapshot_tokens);
+  // if it is resident, it is pinned on request, in the same step. O(p + e) as lookup.
+  AcquiredPinned acquire(std::span<const TokenId> tokens, const ReadOptions& options);
+
+  // find_snapshot with the same options, for models that are purely recurrent: no block has to match. O(p + e).
+  PinnedSnapshot find_snapshot(std::span<const TokenId> tokens, const ReadOptions& options);
+
+  // Gives a pin back; it is not valid afterwards. Returns the slot, for the caller to free, if the snapshot is gone
+  // and this was its last pin. A pin that is not valid is let pass. Never allocates. While the snapshot is in the
+  // cache, O(1) beside anything as release of a handle is, or O(log snapshots) if an eviction passed it over; once it
+  // is gone, it waits its turn as a writer. Throws std::invalid_argument: a pin of another tree.
+  [[nodiscard]] std::optional<SnapshotId> unpin_snapshot(SnapshotPin& pin);
+
+  // What acquire and find_snapshot would answer with the same options, but for the pin: for schedulers. Nothing is
+  // used, stamped, pinned or counted, so what the answer names may be gone when the caller looks. O(p + e).
+  struct Peek {
+    std::size_t matched_tokens = 0;
+    SnapshotRef snapshot;
+  };
+  [[nodiscard]] Peek peek(std::span<const TokenId> tokens, const ReadOptions& options) const;
+  [[nodiscard]] SnapshotRef peek_snapshot(std::span<const TokenId> tokens, const ReadOptions& options) const;
 
   // ---- Watching ----
 
