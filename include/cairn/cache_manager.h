@@ -1,0 +1,167 @@
+// CacheManager: the cache as an engine wants it. It brings together the index (RadixTree), the blocks (BlockAllocator)
+// and the snapshots (SnapshotPool), and gives each request a Lease that discharges every obligation.
+//
+//     CacheManager manager({.block_size = 16, .blocks = std::make_shared<BlockPool>(BlockPoolOptions{.blocks =
+//     4096})});
+//
+// Attention-only models give no `snapshots`, purely recurrent ones no `blocks`; all calls are the same.
+//
+// Threads: every member may be called from any thread at any time. None does I/O or waits for any.
+#ifndef CAIRN_CACHE_MANAGER_H_
+#define CAIRN_CACHE_MANAGER_H_
+
+#include <cairn/block_pool.h>
+#include <cairn/lease.h>
+#include <cairn/prefix_cache.h>
+#include <cairn/snapshot_pool.h>
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <limits>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+
+namespace cairn {
+
+struct CacheManagerOptions {
+  std::size_t block_size = 16;                   // tokens in a KV block
+  std::shared_ptr<BlockAllocator> blocks{};      // null: the model has no attention layers
+  std::shared_ptr<SnapshotPool> snapshots{};     // null: it has no recurrent layers. One of the two is needed
+  std::size_t sliding_window_tokens = 0;         // 0: no sliding-window layers. Others are refused so far
+  bool share_snapshots_across_sessions = false;  // tails stay private either way
+
+  // Where leases ask for state to be captured.
+  bool capture_tails = true;                // tail and sibling
+  bool capture_branch_points = true;        // where prompts part, the second time it is seen; needs blocks
+  std::size_t checkpoint_every_tokens = 0;  // a multiple of block_size; 0: none
+
+  // (adapter, generation, salt) and media that are remembered at once. Beyond, the ones idle longest are forgotten:
+  // what they had cached is not found any more and is evicted in its turn.
+  std::size_t adapters_max = 4096;
+  std::size_t media_max = 65'536;
+  std::uint64_t hash_seed = 0;  // of the hash tables; 0: drawn at random. No answer depends on it
+};
+
+// Placeholder tokens that stand for an image, a sound, ...: [position, position + length) of the prompt. What they
+// show is told apart by the content id, which has to cover everything that changes the embeddings (content and how it
+// was prepared). Compared exactly.
+struct MediaSpan {
+  std::size_t position = 0;
+  std::size_t length = 0;  // at most 2^20
+  std::array<std::uint64_t, 2> content_id{};
+};
+
+// Views are read during the call only.
+struct Request {
+  std::span<const TokenId> tokens;       // the prompt, at least one token, each below 2^31
+  SessionHash session = 0;               // 0: none
+  std::string_view adapter{};            // empty: the base model
+  std::uint64_t adapter_generation = 0;  // counts the adapter's updates
+  std::string_view tenant_salt{};        // requests with different salts share nothing
+  std::span<const MediaSpan> media{};    // ascending, not overlapping
+  bool no_read = false;                  // compute everything
+  bool no_publish = false;               // leave nothing behind
+  std::size_t reuse_tokens_max = std::numeric_limits<std::size_t>::max();
+  // Room for so many tokens is reserved at once; the whole prompt if not given. Chunked prefill starts with less.
+  std::optional<std::size_t> reserve_tokens{};
+  bool resumed = false;  // comes back after Lease::preempt: counted already
+};
+
+struct Admission {
+  std::optional<Lease> lease;
+  std::size_t missing_blocks = 0;  // if there is none: so many blocks could not be had, even by evicting
+  bool never_fits = false;         // it needs more blocks than there are
+};
+
+// What admit would find, for schedulers that order by cached prefix.
+struct Peeked {
+  std::size_t matched_tokens = 0;   // whose KV is there
+  std::size_t reusable_tokens = 0;  // that admit would not compute
+};
+
+struct ClearReport {
+  std::size_t blocks = 0;         // that the cache held
+  std::size_t blocks_in_use = 0;  // of those, kept until the leases of before have ended; they may be fewer in truth
+  std::size_t snapshots = 0;
+  std::size_t adapters = 0;  // (adapter, generation, salt) cleared
+};
+
+// Of each admitted request once, as of its admission: prompt = reused + computed. Everything else since construction,
+// but for what says "now".
+struct ManagerStats {
+  std::uint64_t requests = 0;
+  std::uint64_t resumed = 0;  // admissions after a preemption, not in requests
+  std::uint64_t prompt_tokens = 0;
+  std::uint64_t reused_tokens = 0;
+  std::uint64_t computed_tokens = 0;
+  std::uint64_t matched_tokens = 0;      // KV was there: reused, or lost for lack of state
+  std::uint64_t stateless_tokens = 0;    // of those, computed again because no state was kept that far
+  std::uint64_t uncacheable_media = 0;   // requests cached only up to a medium that could not be remembered
+  std::uint64_t refused_admissions = 0;  // too few blocks
+  std::uint64_t refused_reserves = 0;    // reserve and fork: too few blocks
+  std::uint64_t published_blocks = 0;
+  std::uint64_t deduplicated_blocks = 0;  // given back because somebody published the same first
+  std::uint64_t evicted_blocks = 0;
+  std::uint64_t captures_published = 0;
+  std::uint64_t captures_declined = 0;   // no slot to be had
+  std::uint64_t captures_abandoned = 0;  // begun and not published
+  std::uint64_t evicted_snapshots = 0;
+  std::uint64_t finished = 0;
+  std::uint64_t preempted = 0;
+  std::uint64_t abandoned = 0;
+  std::uint64_t forks = 0;
+  std::uint64_t failed_steps = 0;
+  std::size_t live_leases = 0;            // now, forks included
+  std::size_t waiting_for_steps = 0;      // now: leases that have ended, but whose last step is not done
+  std::size_t pinned_snapshots = 0;       // now
+  std::size_t steps_in_flight = 0;        // now
+  std::size_t blocks_held_by_clears = 0;  // now: cleared, but leases of before may still use them
+};
+
+class ManagerCore;
+
+class CacheManager {
+ public:
+  // Throws std::invalid_argument, naming option, value and rule.
+  explicit CacheManager(CacheManagerOptions options);
+  // Leases may live on. What is cached goes back to the pools when the last one is gone.
+  ~CacheManager();
+  CacheManager(const CacheManager&) = delete;
+  CacheManager& operator=(const CacheManager&) = delete;
+
+  // Finds what is cached, holds it, reserves blocks for the rest. If too few can be had, everything is put back and no
+  // count has changed but refused_admissions. O(prompt tokens); the blocks that match cost no reference of their own.
+  // Throws std::invalid_argument, naming field, value and rule.
+  [[nodiscard]] Admission admit(const Request& request);
+
+  // No effect at all: no use, no stamp, no count. Throws as admit. O(prompt tokens).
+  [[nodiscard]] Peeked peek(const Request& request) const;
+
+  // The step that leases have declared by Lease::writes is over: what it wrote counts as written, and what only it
+  // still needed can be reused. A step that no lease has declared is let pass.
+  void step_done(StepId step);
+  // The step was lost: what it was to write, and what later steps in flight wrote on top of it, is not written.
+  void step_failed(StepId step);
+
+  // For weight and adapter updates: nothing cached before is found again, and nothing that leases of before computed
+  // is published. They go on with the blocks that they have. The second form: all of this adapter, whatever
+  // generation and salt.
+  ClearReport clear();
+  ClearReport clear(std::string_view adapter);
+
+  [[nodiscard]] ManagerStats stats() const;
+  // Checks every invariant that can be checked while others work: of the index, of the pools made by Cairn. Empty, or
+  // what is wrong. For tests: O(everything cached).
+  [[nodiscard]] std::string validate() const;
+
+ private:
+  std::shared_ptr<ManagerCore> core_;
+};
+
+}  // namespace cairn
+
+#endif  // CAIRN_CACHE_MANAGER_H_

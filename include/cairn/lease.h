@@ -1,0 +1,183 @@
+// Lease: everything that one sequence holds in the cache, from admit to its end.
+//
+//     auto admission = manager.admit({.tokens = prompt, .session = session});
+//     if (!admission.lease) wait_for(admission.missing_blocks);            // nothing is held, nothing was counted
+//     Lease& lease = *admission.lease;
+//     if (auto state = lease.restore_point()) read_slot(state->slot);      // models with recurrent layers
+//     for (const BlockCopy& copy : lease.copies()) copy_block(copy);
+//     lease.restored();
+//     lease.writes(step, lease.first_token_to_compute(), prompt.size());   // submit the step with lease.block_table()
+//     manager.step_done(step);                                             // for every lease that took part in it
+//     lease.append(sampled);                                               // decode: one token, its step, and so on
+//     lease.finish();                                                      // publishes what is written; the rest goes
+//     back
+//
+// Whatever else happens, dropping the lease abandons it: what was not published never is, and all it holds goes back.
+//
+// What a step does is declared by writes(). Until CacheManager::step_done or step_failed is called for it, no block
+// that it may read or write and no slot that it may fill is reused, also if the lease has ended meanwhile.
+//
+// Threads: a lease belongs to one thread at a time; different leases to any. A lease that outlives its manager is
+// safe: every call works as before, and what it publishes is found by nobody.
+#ifndef CAIRN_LEASE_H_
+#define CAIRN_LEASE_H_
+
+#include <cairn/prefix_cache.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <limits>
+#include <memory>
+#include <optional>
+#include <span>
+
+namespace cairn {
+
+// Names a step of the engine: one submission to its device, for a batch of sequences. Any number that no other step
+// in flight has.
+using StepId = std::uint64_t;
+
+// Where the state that the sequence goes on from lies.
+struct RestorePoint {
+  SnapshotId slot = 0;     // pinned until restored()
+  std::size_t tokens = 0;  // that the state has consumed
+};
+
+// To be done before the first step: the first `tokens` tokens of block `from` into block `to`.
+struct BlockCopy {
+  BlockId from = 0;
+  BlockId to = 0;
+  std::size_t tokens = 0;
+};
+
+enum class CaptureKind {
+  kTail,         // where this session's next turn goes on
+  kTailSibling,  // one block below, should the next turn differ in the last block
+  kBranchPoint,  // where other requests have parted from this prompt
+  kCheckpoint,   // every so many tokens, or wherever the engine likes
+};
+
+// Where a state is worth keeping. The engine may decline any.
+struct CapturePoint {
+  std::size_t tokens = 0;  // that the state has to have consumed
+  CaptureKind kind = CaptureKind::kCheckpoint;
+};
+
+class Lease {
+ public:
+  Lease() noexcept;
+  Lease(Lease&& other) noexcept;
+  Lease& operator=(Lease&& other) noexcept;  // abandons what it held
+  Lease(const Lease&) = delete;
+  Lease& operator=(const Lease&) = delete;
+  ~Lease();  // abandons; never blocks, never allocates
+
+  // False if default-constructed, moved from, or ended by finish, preempt or abandon. All but the moves, valid(),
+  // finish, preempt and abandon throw std::invalid_argument then.
+  [[nodiscard]] bool valid() const noexcept { return body_ != nullptr; }
+
+  // ---- What is there ----
+
+  // The blocks of the sequence in order, for tokens 0 .. block_table().size() * block_size. May change with every call
+  // that is not const, and so may the ids in it: publish puts blocks that others computed first in the place of the
+  // lease's own. Steps in flight may go on with the old ids. Empty for purely recurrent models.
+  [[nodiscard]] std::span<const BlockId> block_table() const;
+  // Tokens whose KV was there at admission, in shared blocks and in copies(). 0 for purely recurrent models.
+  [[nodiscard]] std::size_t cached_tokens() const;
+  // The snapshot to restore, if the model has recurrent layers and one was found.
+  [[nodiscard]] std::optional<RestorePoint> restore_point() const;
+  [[nodiscard]] std::span<const BlockCopy> copies() const;
+  // What the engine has to compute: everything from this token on. Below the end of the prompt.
+  [[nodiscard]] std::size_t first_token_to_compute() const;
+  // In ascending order. Empty for attention-only models and for requests that publish nothing.
+  [[nodiscard]] std::span<const CapturePoint> capture_points() const;
+
+  [[nodiscard]] std::size_t prompt_tokens() const;
+  [[nodiscard]] std::size_t tokens() const;            // prompt, decoded and drafted
+  [[nodiscard]] std::size_t accepted_tokens() const;   // the same without those drafted and not accepted
+  [[nodiscard]] std::size_t written_tokens() const;    // by steps that are done, without a gap; looks at the steps
+  [[nodiscard]] std::size_t published_tokens() const;  // in blocks that the cache holds: a multiple of block_size
+
+  // ---- Computing ----
+
+  // The snapshot has been read and the copies are made (or ordered before the first step on the same device queue):
+  // lets go of the slot and of the blocks that are copied from. Only once; later calls are let pass.
+  void restored();
+
+  // Step `step` writes the KV (or consumes, for recurrent layers) of tokens [from, to). To be called before the step
+  // is submitted. Throws std::invalid_argument: an empty range; a gap (from beyond what earlier steps write); from
+  // below published_tokens() or first_token_to_compute(): a published block is never written; to beyond tokens(), or
+  // beyond the block table (reserve first); restored() was not called though there is something to restore.
+  void writes(StepId step, std::size_t from, std::size_t to);
+
+  // Room for the first `tokens` tokens of the sequence, with what it has: for prefill chunks, decode and lookahead
+  // alike. Evicts if it must. Returns how many blocks are missing; then nothing has changed. O(new blocks).
+  [[nodiscard]] std::size_t reserve(std::size_t tokens);
+
+  // Decoded tokens. Throws std::invalid_argument: drafted tokens are waiting for accept or truncate; a token of 2^31
+  // or more (reserved for media). O(new tokens), amortised.
+  void append(std::span<const TokenId> tokens);
+  // Speculated tokens: may be written by steps, but are not published until accepted. O(new tokens), amortised.
+  void draft(std::span<const TokenId> tokens);
+  // The first `tokens` tokens of the sequence are accepted from now on. Throws std::invalid_argument: fewer than are
+  // accepted already, or more than there are.
+  void accept(std::size_t tokens);
+  // Forgets what comes after the first `tokens` tokens: rejected drafts, or decoded ones to be done again. Blocks stay
+  // reserved. Throws std::invalid_argument: below published_tokens() or first_token_to_compute(), or more than there
+  // are.
+  void truncate(std::size_t tokens);
+
+  // ---- Publishing ----
+
+  // Lets others find what is written and accepted, up to token `tokens` (rounded down to a block). Blocks of the same
+  // tokens that somebody else published first take the place of the lease's own, which go back. Returns
+  // published_tokens(). O(new blocks).
+  std::size_t publish(std::size_t tokens = std::numeric_limits<std::size_t>::max());
+
+  // A slot for the state after exactly `tokens` tokens, to be filled shard by shard (SnapshotPool::write, or by the
+  // engine itself at SnapshotPool::data), each shard then reported by captured(). Evicts a snapshot if it must. None:
+  // attention-only model, a request that publishes nothing, a place that is being captured already, no slot to be had;
+  // go on without. Throws std::invalid_argument: 0 tokens, or more than steps have been declared for.
+  [[nodiscard]] std::optional<SnapshotId> capture(std::size_t tokens);
+  // Shard `shard` of the slot is complete: its bytes are in the slot, and belong to that token count. After the last
+  // shard the snapshot is published (a sibling, together with its tail). True if all shards are in. Throws
+  // std::invalid_argument: no capture of this lease is in that slot; no such shard, or one reported before.
+  bool captured(SnapshotId slot, std::size_t shard = 0);
+  // Gives up a capture that was begun, after its last write is done. Throws as captured.
+  void cancel_capture(SnapshotId slot);
+
+  // ---- Other sequences, and the end ----
+
+  struct Forked;
+  // A second sequence with the same tokens: full written blocks are shared, of a partly filled one the copy is named
+  // in the child's copies(). The child computes from written_tokens() on, has no capture points, and is not counted as
+  // a request. Live recurrent state is the engine's to copy, at that token count. Throws std::invalid_argument:
+  // drafted tokens are waiting; restored() is due.
+  [[nodiscard]] Forked fork();
+
+  // Publishes all that is written and accepted, and ends the lease.
+  void finish();
+  // The same, to make room: the request comes back later through admit with all its tokens so far and
+  // Request::resumed set, so that it is counted once.
+  void preempt();
+  // Ends the lease and publishes nothing more.
+  void abandon() noexcept;
+
+ private:
+  friend class CacheManager;
+  class Body;
+  friend class ManagerCore;
+  explicit Lease(std::unique_ptr<Body> body) noexcept;
+  [[nodiscard]] Body& body() const;
+
+  std::unique_ptr<Body> body_;
+};
+
+struct Lease::Forked {
+  std::optional<Lease> lease;
+  std::size_t missing_blocks = 0;  // if there is none: so many blocks could not be had
+};
+
+}  // namespace cairn
+
+#endif  // CAIRN_LEASE_H_
