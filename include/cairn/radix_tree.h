@@ -260,6 +260,17 @@ class RadixTree final : public PrefixCache {
   // allocates. Throws std::invalid_argument: a handle of another tree.
   void release(PrefixHandle& handle);
 
+  // Another handle on the same nodes, for a sequence that goes on from the same tokens. Stamps nothing. O(1). Throws
+  // std::invalid_argument: a handle that is not valid or of another tree.
+  [[nodiscard]] PrefixHandle share(const PrefixHandle& handle);
+
+  // The blocks that the handle's nodes hold, from token `from_tokens` (rounded down to a block) on, into the front of
+  // `out`: an insert keeps the blocks of nodes that exist already, and this tells which they are. False, and `out` as
+  // it was, if the adapter was cleared since the handle was acquired. O(blocks told + edges crossed). Throws
+  // std::invalid_argument: a handle that is not valid or of another tree; from_tokens beyond handle.tokens(); `out` too
+  // small.
+  [[nodiscard]] bool read_blocks(const PrefixHandle& handle, std::size_t from_tokens, std::span<BlockId> out) const;
+
   // ---- Pinned snapshots, and looking without an effect ----
 
   struct AcquiredPinned {

@@ -98,6 +98,15 @@ bool BlockTrie::gather(Position at, std::span<BlockId> blocks, std::span<DiskBlo
   return any;
 }
 
+void BlockTrie::gather_below(Position at, std::size_t from_depth, std::span<BlockId> blocks) const {
+  for (Position p = at; p.edge != kTop && depth(p) > from_depth; p = edges_[p.edge].parent()) {
+    const Edge& edge = edges_[p.edge];
+    const std::size_t first = from_depth > edge.start ? from_depth - edge.start : 0;
+    std::copy(edges_.blocks(edge.run) + first, edges_.blocks(edge.run) + p.boundary,
+              blocks.data() + (edge.start + first - from_depth));
+  }
+}
+
 // ---- Stops ----
 
 std::atomic<std::uint32_t>& BlockTrie::end_count(Edge& edge, Claim claim) {

@@ -75,6 +75,8 @@ class BlockTrie {
   // The ids of the blocks from the top to `at`, all of them cached, into `blocks` and, if any has one,
   // `disk_blocks`: both as large as the depth. False if no block has a disk id.
   bool gather(Position at, std::span<BlockId> blocks, std::span<DiskBlockId> disk_blocks) const;
+  // The ids of those deeper than `from_depth` alone; `blocks` is as large as they are many.
+  void gather_below(Position at, std::size_t from_depth, std::span<BlockId> blocks) const;
   [[nodiscard]] bool any_disk_blocks() const { return resident_disk_blocks_.get() > 0; }
   // Adds a claim and stamps. Allocates at most before it changes anything.
   void claim(Position at, Claim claim, Stamp now);

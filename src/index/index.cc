@@ -122,6 +122,22 @@ void Index::release_handle(Position at, AdapterId adapter_id, std::uint64_t epoc
   if (epoch == epoch_in_commit(adapter_id)) trie_.take_claim(at, Claim::kHandle);
 }
 
+void Index::share_handle(Position at, AdapterId adapter_id, std::uint64_t epoch) {
+  if (at == Position{}) return;
+  constexpr Stamp kNoStamp = 0;  // older than every one
+  Gate::Reader reader(gate_);
+  const Gate::Commit commit(gate_, reader);
+  if (epoch == epoch_in_commit(adapter_id)) trie_.claim(at, Claim::kHandle, kNoStamp);
+}
+
+bool Index::read_blocks(Position at, AdapterId adapter_id, std::uint64_t epoch, ReadBlocks what) const {
+  Gate::Reader reader(gate_);
+  const Gate::Commit commit(gate_, reader);
+  if (epoch != epoch_in_commit(adapter_id)) return false;
+  trie_.gather_below(at, what.from_depth, what.blocks);
+  return true;
+}
+
 SnapshotRef Index::find_snapshot(std::span<const TokenId> tokens, std::size_t max_tokens, SessionHash session,
                                  AdapterId adapter_id) {
   SnapshotRef ref;

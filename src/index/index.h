@@ -58,6 +58,14 @@ class Index {
   RadixTree::EpochInsert extend(Position& at, const Insert& what, std::uint64_t epoch);
   // Moves the hold up to `depth` blocks. False if the epoch has passed.
   bool truncate(Position& at, std::size_t depth, AdapterId adapter_id, std::uint64_t epoch);
+  // One more hold at `at`, unless the epoch has passed.
+  void share_handle(Position at, AdapterId adapter_id, std::uint64_t epoch);
+  struct ReadBlocks {
+    std::size_t from_depth = 0;
+    std::span<BlockId> blocks;  // as many as there are from there to the position
+  };
+  // The ids of the blocks below from_depth. False if the epoch has passed.
+  [[nodiscard]] bool read_blocks(Position at, AdapterId adapter_id, std::uint64_t epoch, ReadBlocks what) const;
   void release_handle(Position at, AdapterId adapter_id, std::uint64_t epoch) noexcept;
 
   EvictedBlocks evict(std::size_t num_blocks);

@@ -334,6 +334,32 @@ void RadixTree::truncate(PrefixHandle& handle, std::size_t tokens) {
   Impl::move_handle(handle, at, depth * impl_->block_size);
 }
 
+PrefixHandle RadixTree::share(const PrefixHandle& handle) {
+  impl_->check_handle(handle);
+  impl_->index.share_handle(Impl::place_of(handle), handle.adapter_id_, handle.epoch_);
+  PrefixHandle other;
+  other.tree_ = handle.tree_;
+  other.adapter_id_ = handle.adapter_id_;
+  other.epoch_ = handle.epoch_;
+  Impl::move_handle(other, Impl::place_of(handle), handle.tokens_);
+  return other;
+}
+
+bool RadixTree::read_blocks(const PrefixHandle& handle, std::size_t from_tokens, std::span<BlockId> out) const {
+  impl_->check_handle(handle);
+  if (from_tokens > handle.tokens_) {
+    refuse("from_tokens", std::to_string(from_tokens) + " is more than the " + std::to_string(handle.tokens_) +
+                              " that the handle holds");
+  }
+  const std::size_t from_depth = from_tokens / impl_->block_size;
+  const std::size_t count = handle.tokens_ / impl_->block_size - from_depth;
+  if (out.size() < count) {
+    refuse("out", "has room for " + std::to_string(out.size()) + " blocks; there are " + std::to_string(count));
+  }
+  return impl_->index.read_blocks(Impl::place_of(handle), handle.adapter_id_, handle.epoch_,
+                                  {.from_depth = from_depth, .blocks = out.first(count)});
+}
+
 void RadixTree::release(PrefixHandle& handle) {
   if (!handle.valid()) return;
   impl_->check_handle(handle);
