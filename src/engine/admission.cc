@@ -1,0 +1,143 @@
+// From a request to a lease: what keeps it apart, what is cached of it, and blocks for the rest.
+#include <algorithm>
+#include <limits>
+#include <string>
+#include <utility>
+
+#include "engine/lease_body.h"
+#include "engine/manager_core.h"
+#include "engine/refuse.h"
+
+namespace cairn {
+namespace {
+
+void check(const Request& request) {
+  if (request.tokens.empty()) refuse("tokens", "empty: a request has at least one token");
+  std::size_t free_from = 0;
+  for (const MediaSpan& span : request.media) {
+    const std::string name =
+        "media span [" + std::to_string(span.position) + ", +" + std::to_string(span.length) + ")";
+    if (span.length == 0 || span.length > kMediaLengthMax) refuse("media", name + ": 1 to 2^20 tokens are allowed");
+    if (span.position < free_from) refuse("media", name + " overlaps the one before it, or comes before it");
+    if (span.position > request.tokens.size() || span.length > request.tokens.size() - span.position) {
+      refuse("media", name + " ends after the " + std::to_string(request.tokens.size()) + " tokens of the prompt");
+    }
+    free_from = span.position + span.length;
+  }
+}
+
+AdapterView adapter_of(const Request& request) {
+  return {request.adapter, request.adapter_generation, request.tenant_salt};
+}
+
+// The prompt with placeholders replaced, up to the first medium that `token_of` has no token for: cut off there.
+template <class TokenOf>
+std::vector<TokenId> with_media(const Request& request, TokenOf token_of) {
+  std::vector<TokenId> tokens(request.tokens.begin(), request.tokens.end());
+  for (const TokenId token : tokens) check_real_token(token);
+  for (const MediaSpan& span : request.media) {
+    const std::optional<TokenId> content = token_of(MediaName{span.content_id, span.length});
+    if (!content) {
+      tokens.resize(span.position);
+      break;
+    }
+    tokens[span.position] = *content;
+    for (std::size_t i = 1; i < span.length; ++i) {
+      tokens[span.position + i] = kFirstReservedToken + static_cast<TokenId>(i);
+    }
+  }
+  return tokens;
+}
+
+// How far reuse may go: at least the last token is computed, for its logits.
+std::size_t reuse_limit(const Request& request) {
+  return request.no_read ? 0 : std::min(request.reuse_tokens_max, request.tokens.size() - 1);
+}
+
+}  // namespace
+
+Admission ManagerCore::admit(const Request& request) {
+  check(request);
+  auto body = std::make_unique<Lease::Body>(shared_from_this());
+  Lease::Body::Names& names = body->names();
+  names.session = request.session;
+  if (request.no_publish) names.publish_limit = 0;
+  const AdapterView adapter = adapter_of(request);
+  if (!adapter.is_base()) names.adapter = adapters_.use(adapter).value();  // 2^64 ids are not used up
+
+  std::span<const TokenId> prompt = request.tokens;
+  std::vector<TokenId> replaced;
+  std::size_t limit = reuse_limit(request);
+  if (!request.media.empty()) {
+    names.media.reserve(request.media.size());
+    any_media_.store(true, std::memory_order_seq_cst);
+    replaced = with_media(request, [&](const MediaName& name) {
+      const std::optional<TokenId> token = media_.use(name);
+      if (token) names.media.push_back(*token);
+      return token;
+    });
+    if (replaced.size() < prompt.size()) {
+      limit = std::min(limit, replaced.size());
+      names.publish_limit = std::min(names.publish_limit, replaced.size());
+      const auto rest = prompt.subspan(replaced.size());
+      replaced.insert(replaced.end(), rest.begin(), rest.end());
+    }
+    prompt = replaced;
+  }
+
+  const std::size_t matched = body->look_up(prompt, limit);
+  if (request.media.empty()) {
+    // What matched equals tokens that were checked when they were published, unless some of those are ours.
+    const std::size_t checked = any_media_.load(std::memory_order_seq_cst) ? 0 : matched;
+    for (const TokenId token : prompt.subspan(checked)) check_real_token(token);
+  }
+  const bool parts = has_blocks() && matched > 0 && matched / block_size() < limit / block_size();
+  const BlockId last_block = parts ? body->last_matched_block() : 0;
+  body->begin(prompt);
+
+  const std::size_t reserve = std::max(request.reserve_tokens.value_or(prompt.size()), body->first());
+  if (const std::size_t missing = body->reserve(reserve); missing > 0) {
+    counts_.refused_admissions.add(1);
+    return {.lease = std::nullopt,
+            .missing_blocks = missing,
+            .never_fits = blocks_for(reserve) > options_.blocks->total_blocks()};
+  }
+  body->plan(matched, parts && options_.capture_branch_points && has_snapshots() && branch_sights_.see(last_block));
+
+  if (names.publish_limit < prompt.size() && !request.no_publish) counts_.uncacheable_media.add(1);
+  if (request.resumed) {
+    counts_.resumed.add(1);
+  } else {
+    const std::size_t lost = matched > body->first() ? matched - body->first() : 0;
+    counts_.requests.add(1);
+    counts_.reused_tokens.add(body->first());
+    counts_.computed_tokens.add(prompt.size() - body->first());
+    counts_.matched_tokens.add(matched);
+    counts_.stateless_tokens.add(lost);
+  }
+  return {.lease = Lease(std::move(body)), .missing_blocks = 0, .never_fits = false};
+}
+
+Peeked ManagerCore::peek(const Request& request) const {
+  check(request);
+  std::span<const TokenId> prompt = request.tokens.first(reuse_limit(request));
+  std::vector<TokenId> replaced;
+  if (request.media.empty()) {
+    for (const TokenId token : request.tokens) check_real_token(token);
+  } else {
+    replaced = with_media(request, [&](const MediaName& name) { return media_.find(name); });
+    prompt = std::span<const TokenId>(replaced).first(std::min(replaced.size(), prompt.size()));
+  }
+  const AdapterView adapter = adapter_of(request);
+  const std::optional<AdapterId> id = adapter.is_base() ? AdapterId{0} : adapters_.find(adapter);
+  if (!id) return {};
+  const ReadOptions options{.session_hash = request.session, .adapter_id = *id};
+  if (!has_blocks()) return {.matched_tokens = 0, .reusable_tokens = tree_.peek_snapshot(prompt, options).tokens};
+  const RadixTree::Peek found = tree_.peek(prompt, options);
+  const std::size_t reusable = !has_snapshots()      ? found.matched_tokens
+                               : found.snapshot.slot ? found.snapshot.tokens
+                                                     : std::size_t{0};
+  return {.matched_tokens = found.matched_tokens, .reusable_tokens = reusable};
+}
+
+}  // namespace cairn

@@ -1,0 +1,41 @@
+// CacheManager's face: lets the core do the work.
+#include "cairn/cache_manager.h"
+
+#include <utility>
+
+#include "engine/manager_core.h"
+
+namespace cairn {
+
+CacheManager::CacheManager(CacheManagerOptions options) : core_(std::make_shared<ManagerCore>(std::move(options))) {}
+
+CacheManager::~CacheManager() {
+  core_->close();
+}
+
+Admission CacheManager::admit(const Request& request) {
+  return core_->admit(request);
+}
+Peeked CacheManager::peek(const Request& request) const {
+  return core_->peek(request);
+}
+void CacheManager::step_done(StepId step) {
+  core_->step_over(step, Step::State::kDone);
+}
+void CacheManager::step_failed(StepId step) {
+  core_->step_over(step, Step::State::kFailed);
+}
+ClearReport CacheManager::clear() {
+  return core_->clear();
+}
+ClearReport CacheManager::clear(std::string_view adapter) {
+  return core_->clear(adapter);
+}
+ManagerStats CacheManager::stats() const {
+  return core_->stats();
+}
+std::string CacheManager::validate() const {
+  return core_->validate();
+}
+
+}  // namespace cairn

@@ -1,0 +1,126 @@
+// Lease's face: lets the body do the work.
+#include "cairn/lease.h"
+
+#include <utility>
+
+#include "engine/lease_body.h"
+#include "engine/refuse.h"
+
+namespace cairn {
+
+Lease::Lease() noexcept = default;
+Lease::Lease(std::unique_ptr<Body> body) noexcept : body_(std::move(body)) {}
+Lease::Lease(Lease&& other) noexcept = default;
+
+Lease& Lease::operator=(Lease&& other) noexcept {
+  if (this != &other) {
+    abandon();
+    body_ = std::move(other.body_);
+  }
+  return *this;
+}
+
+Lease::~Lease() {
+  abandon();
+}
+
+Lease::Body& Lease::body() const {
+  if (!body_) refuse("lease", "holds no sequence (default-constructed, moved from, or ended)");
+  return *body_;
+}
+
+std::span<const BlockId> Lease::block_table() const {
+  return body().table();
+}
+std::size_t Lease::cached_tokens() const {
+  return body().cached();
+}
+std::optional<RestorePoint> Lease::restore_point() const {
+  return body().restore_point();
+}
+std::span<const BlockCopy> Lease::copies() const {
+  return body().copies();
+}
+std::size_t Lease::first_token_to_compute() const {
+  return body().first();
+}
+std::span<const CapturePoint> Lease::capture_points() const {
+  return body().capture_points();
+}
+std::size_t Lease::prompt_tokens() const {
+  return body().prompt();
+}
+std::size_t Lease::tokens() const {
+  return body().end();
+}
+std::size_t Lease::accepted_tokens() const {
+  return body().accepted();
+}
+std::size_t Lease::written_tokens() const {
+  return body().written();
+}
+std::size_t Lease::published_tokens() const {
+  return body().published();
+}
+
+void Lease::restored() {
+  body().restored();
+}
+void Lease::writes(StepId step, std::size_t from, std::size_t to) {
+  body().writes(step, from, to);
+}
+std::size_t Lease::reserve(std::size_t tokens) {
+  const std::size_t missing = body().reserve(tokens);
+  if (missing > 0) body().count_refused_reserve();
+  return missing;
+}
+void Lease::append(std::span<const TokenId> tokens) {
+  body().append(tokens);
+}
+void Lease::draft(std::span<const TokenId> tokens) {
+  body().draft(tokens);
+}
+void Lease::accept(std::size_t tokens) {
+  body().accept(tokens);
+}
+void Lease::truncate(std::size_t tokens) {
+  body().truncate(tokens);
+}
+std::size_t Lease::publish(std::size_t tokens) {
+  body().publish(tokens);
+  return body().published();
+}
+std::optional<SnapshotId> Lease::capture(std::size_t tokens) {
+  return body().capture(tokens);
+}
+bool Lease::captured(SnapshotId slot, std::size_t shard) {
+  return body().captured(slot, shard);
+}
+void Lease::cancel_capture(SnapshotId slot) {
+  body().cancel_capture(slot);
+}
+Lease::Forked Lease::fork() {
+  return body().fork();
+}
+
+void Lease::finish() {
+  if (!body_) return;
+  body_->publish_rest();
+  body_->counts().finished.add(1);
+  ManagerCore::end(std::move(body_));
+}
+
+void Lease::preempt() {
+  if (!body_) return;
+  body_->publish_rest();
+  body_->counts().preempted.add(1);
+  ManagerCore::end(std::move(body_));
+}
+
+void Lease::abandon() noexcept {
+  if (!body_) return;
+  body_->counts().abandoned.add(1);
+  ManagerCore::end(std::move(body_));
+}
+
+}  // namespace cairn

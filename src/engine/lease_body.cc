@@ -1,0 +1,464 @@
+#include "engine/lease_body.h"
+
+#include <algorithm>
+#include <stdexcept>
+#include <string>
+#include <utility>
+
+#include "base/check.h"
+#include "base/containers.h"
+#include "engine/refuse.h"
+
+namespace cairn {
+
+Lease::Body::Body(std::shared_ptr<ManagerCore> core) : core_(std::move(core)), era_(core_->eras().enter()) {
+  core_->counts().live_leases.add(1);
+}
+
+Lease::Body::Body(const Body& parent, std::vector<BlockId> table)
+    : core_(parent.core_), era_(parent.era_), table_(std::move(table)) {
+  core_->eras().enter_again(era_);
+  core_->counts().live_leases.add(1);
+}
+
+Lease::Body::~Body() {
+  ManagerCore& core = *core_;
+  for (const Writing& writing : writing_) CAIRN_CHECK(writing.step->state() != Step::State::kInFlight);
+  for (const Capture& capture : captures_) {
+    core.free_slot(capture.slot);
+    core.counts().captures_abandoned.add(1);
+  }
+  restored();
+  const std::size_t held_by_handle = core.has_blocks() ? published() / core.block_size() : 0;
+  core.tree().release(handle_);
+  core.drop_references(std::span(table_).subspan(std::min(held_by_handle, table_.size())));
+  for (const Retired& retired : retired_) core.drop_references({&retired.block, 1});
+  core.drop_references(kept_to_the_end_);
+  if (names_.adapter != 0) core.adapters().drop(names_.adapter);
+  for (const TokenId token : names_.media) core.media().drop(token);
+  core.eras().leave(era_);
+  core.drop_unused_eras();
+  core.counts().live_leases.subtract(1);
+}
+
+bool Lease::Body::park() noexcept {
+  return std::ranges::any_of(writing_,
+                             [this](const Writing& writing) { return core_->steps().park(*writing.step, this); });
+}
+
+// ---- Admission ----
+
+std::size_t Lease::Body::look_up(std::span<const TokenId> prompt, std::size_t limit) {
+  const bool blocks = core_->has_blocks();
+  const ReadOptions options{.session_hash = names_.session,
+                            .adapter_id = names_.adapter,
+                            .max_snapshot_tokens = limit,
+                            .pin_snapshot = core_->has_snapshots()};
+  auto acquired = core_->tree().acquire(prompt.first(blocks ? limit : 0), options);
+  handle_ = std::move(acquired.handle);
+  pin_ = std::move(acquired.pin);
+  restore_tokens_ = acquired.match.ssm_snapshot_tokens;
+  table_ = std::move(acquired.match.matched_blocks);
+  if (!blocks && limit > 0) {
+    auto found = core_->tree().find_snapshot(prompt.first(limit), options);
+    pin_ = std::move(found.pin);
+    restore_tokens_ = found.snapshot.slot ? found.snapshot.tokens : 0;
+  }
+  return handle_.tokens();
+}
+
+void Lease::Body::begin(std::span<const TokenId> prompt) {
+  ManagerCore& core = *core_;
+  prompt_ = accepted_ = prompt.size();
+  first_ = written_ = begun_ = core.has_snapshots() ? restore_tokens_ : handle_.tokens();
+  if (core.has_blocks()) {
+    cached_ = first_;
+    // State lies below the match: blocks from the state on will be computed again, so they must be our own.
+    const std::size_t shared = first_ / core.block_size();
+    const std::size_t partly = first_ % core.block_size();
+    if (partly > 0) {
+      copies_.push_back({.from = table_[shared], .to = 0, .tokens = partly});
+      core.options().blocks->add_references({&table_[shared], 1});
+    }
+    table_.resize(shared);
+    core.tree().truncate(handle_, shared * core.block_size());
+  }
+  // Snapshots are put by all their tokens, blocks by those that follow the handle.
+  tokens_start_ = core.has_snapshots() ? 0 : handle_.tokens();
+  const auto needed = prompt.subspan(tokens_start_);
+  tokens_.assign(needed.begin(), needed.end());
+}
+
+void Lease::Body::plan(std::size_t matched_tokens, bool second_sight) {
+  const CacheManagerOptions& options = core_->options();
+  if (!core_->has_snapshots() || names_.publish_limit == 0) return;
+  const CapturePlan plan{.block_size = options.block_size,
+                         .prompt_tokens = std::min(prompt_, names_.publish_limit),
+                         .have_tokens = first_,
+                         .tails = options.capture_tails,
+                         .session = names_.session != 0,
+                         .branch_tokens = second_sight ? std::optional(matched_tokens) : std::nullopt,
+                         .checkpoint_every_tokens = options.checkpoint_every_tokens};
+  capture_points_ = plan_captures(plan);
+}
+
+std::optional<RestorePoint> Lease::Body::restore_point() const {
+  if (!pin_.valid()) return std::nullopt;
+  return RestorePoint{.slot = pin_.slot(), .tokens = restore_tokens_};
+}
+
+void Lease::Body::restored() noexcept {
+  if (pin_.valid()) {
+    const std::optional<SnapshotId> slot = core_->tree().unpin_snapshot(pin_);
+    if (slot) core_->free_slot(*slot);
+  }
+  for (const BlockCopy& copy : copies_) core_->drop_references({&copy.from, 1});
+  copies_.clear();
+}
+
+void Lease::Body::check_restored() const {
+  if (!pin_.valid() && copies_.empty()) return;
+  refuse("restored", "has to be called first: there is a snapshot to restore or a block to copy");
+}
+
+// ---- Computing ----
+
+// Takes note of steps that are over.
+void Lease::Body::settle() noexcept {
+  while (!writing_.empty()) {
+    const Writing& writing = writing_.front();
+    const Step::State state = writing.step->state();
+    if (state == Step::State::kInFlight) break;
+    if (writing.from < writing.to) {
+      if (state == Step::State::kFailed) {
+        lose_writes_beyond(writing.from);
+      } else {
+        written_ = std::max(written_, writing.to);
+      }
+    }
+    writing_.pop_front();
+    ++first_step_;
+  }
+  drop_retired();
+}
+
+void Lease::Body::drop_retired() noexcept {
+  const auto waiting = std::ranges::find_if(retired_, [&](const Retired& r) { return r.last_step >= first_step_; });
+  for (auto retired = retired_.begin(); retired != waiting; ++retired) core_->drop_references({&retired->block, 1});
+  retired_.erase(retired_.begin(), waiting);
+}
+
+// What steps in flight write beyond counts for nothing: it rests on tokens that are not there.
+void Lease::Body::lose_writes_beyond(std::size_t tokens) noexcept {
+  for (Writing& writing : writing_) writing.to = std::min(writing.to, tokens);
+  written_ = std::min(written_, tokens);
+  begun_ = std::min(begun_, tokens);
+  for (Capture& capture : captures_) {
+    if (capture.tokens > tokens) capture.lost = true;
+  }
+}
+
+void Lease::Body::writes(StepId step, std::size_t from, std::size_t to) {
+  settle();
+  check_restored();
+  const auto range = "[" + std::to_string(from) + ", " + std::to_string(to) + ")";
+  if (from >= to) refuse("from, to", range + " is empty");
+  if (from > begun_) {
+    refuse("from", range + " leaves a gap: steps write up to token " + std::to_string(begun_) + " so far");
+  }
+  if (from < std::max(published(), first_)) {
+    refuse("from", range + " begins before token " + std::to_string(std::max(published(), first_)) +
+                       ": what is cached or published is never written again");
+  }
+  if (to > end()) refuse("to", range + " ends after the " + std::to_string(end()) + " tokens of the sequence");
+  if (core_->has_blocks() && core_->blocks_for(to) > table_.size()) {
+    refuse("to", range + " needs " + std::to_string(core_->blocks_for(to)) + " blocks, but there are " +
+                     std::to_string(table_.size()) + ": reserve first");
+  }
+  writing_.emplace_back();
+  try {
+    writing_.back().step = core_->steps().in_flight(step);
+  } catch (...) {
+    writing_.pop_back();
+    throw;
+  }
+  lose_writes_beyond(from);  // what is written once more is not written until then
+  writing_.back().from = from;
+  writing_.back().to = begun_ = to;
+}
+
+std::size_t Lease::Body::reserve(std::size_t tokens) {
+  settle();
+  if (!core_->has_blocks()) return 0;
+  const std::size_t wanted = core_->blocks_for(tokens);
+  if (wanted <= table_.size()) return 0;
+  const std::size_t missing = core_->allocate(wanted - table_.size(), table_);
+  if (missing > 0) return missing;
+  // The first block of ours, if a snapshot ends within it.
+  for (BlockCopy& copy : copies_) copy.to = table_[first_ / core_->block_size()];
+  return 0;
+}
+
+void Lease::Body::add_tokens(std::span<const TokenId> tokens) {
+  for (const TokenId token : tokens) check_real_token(token);
+  tokens_.insert(tokens_.end(), tokens.begin(), tokens.end());
+}
+
+void Lease::Body::append(std::span<const TokenId> tokens) {
+  if (end() > accepted_) {
+    refuse("tokens", std::to_string(end() - accepted_) + " drafted tokens are waiting for accept or truncate");
+  }
+  add_tokens(tokens);
+  accepted_ = end();
+}
+
+void Lease::Body::draft(std::span<const TokenId> tokens) {
+  add_tokens(tokens);
+}
+
+void Lease::Body::accept(std::size_t tokens) {
+  if (tokens < accepted_ || tokens > end()) {
+    refuse("tokens", std::to_string(tokens) + " is not between the " + std::to_string(accepted_) +
+                         " accepted already and the " + std::to_string(end()) + " that there are");
+  }
+  accepted_ = tokens;
+}
+
+void Lease::Body::truncate(std::size_t tokens) {
+  settle();
+  const std::size_t fixed = std::max(published(), first_);
+  if (tokens < fixed || tokens > end()) {
+    refuse("tokens", std::to_string(tokens) + " is not between the " + std::to_string(fixed) +
+                         " that are published or were cached and the " + std::to_string(end()) + " that there are");
+  }
+  tokens_.resize(tokens - tokens_start_);
+  accepted_ = std::min(accepted_, tokens);
+  prompt_ = std::min(prompt_, tokens);
+  lose_writes_beyond(tokens);
+}
+
+// ---- Publishing blocks ----
+
+void Lease::Body::publish(std::size_t tokens) {
+  settle();
+  const std::size_t block_size = core_->block_size();
+  const std::size_t from = published();
+  const std::size_t ready = std::min({tokens, written_, accepted_, names_.publish_limit});
+  if (!core_->has_blocks() || ready / block_size <= from / block_size) return;
+
+  const std::size_t count = ready / block_size - from / block_size;
+  const auto ours = std::span(table_).subspan(from / block_size, count);
+  std::vector<BlockId> held(count);
+  make_room(retired_, count);
+  make_room(kept_to_the_end_, count);
+  const auto extended = core_->tree().extend(handle_, tokens_from(from).first(count * block_size), ours, {});
+  if (extended.epoch_passed) {
+    names_.publish_limit = 0;
+    return;
+  }
+  // What is cached is closed under prefix, so the blocks that somebody else published first come before those that the
+  // cache took from us, and with each of the latter our reference.
+  const std::size_t created = extended.blocks.size();
+  const std::size_t others = count - created;
+  core_->counts().published_blocks.add(created);
+  core_->counts().deduplicated_blocks.add(others);
+  if (others > 0) {
+    const bool told = core_->tree().read_blocks(handle_, from, held);
+    for (std::size_t i = 0; i < others; ++i) {
+      if (!told) {
+        kept_to_the_end_.push_back(ours[i]);  // cleared meanwhile: we go on with our own
+      } else {
+        retired_.push_back({.block = ours[i], .last_step = last_step()});
+        ours[i] = held[i];
+      }
+    }
+    drop_retired();
+  }
+  drop_old_tokens();
+}
+
+// Those of published blocks, in one go when they are the greater part.
+void Lease::Body::drop_old_tokens() {
+  if (core_->has_snapshots()) return;
+  const std::size_t old = published() - tokens_start_;
+  if (old <= tokens_.size() / 2) return;
+  tokens_.erase(tokens_.begin(), tokens_.begin() + static_cast<std::ptrdiff_t>(old));
+  tokens_start_ += old;
+}
+
+void Lease::Body::publish_rest() {
+  publish(kNoLimit);
+  // A sibling whose tail has not come is the best place to go on from.
+  const auto sibling = std::ranges::find_if(captures_, [](const Capture& capture) { return capture.complete; });
+  if (sibling != captures_.end() && tail_may_come()) sibling->kind = CaptureKind::kTail;
+  publish_complete();
+}
+
+// ---- Publishing snapshots ----
+
+Lease::Body::Captures::iterator Lease::Body::find_capture(SnapshotId slot) {
+  const auto capture =
+      std::ranges::find_if(captures_, [&](const Capture& c) { return c.slot == slot && !c.complete; });
+  if (capture == captures_.end()) {
+    refuse("slot", std::to_string(slot) + " is not one that this lease is capturing into");
+  }
+  return capture;
+}
+
+CaptureKind Lease::Body::kind_at(std::size_t tokens) const {
+  const auto point = std::ranges::find(capture_points_, tokens, &CapturePoint::tokens);
+  return point == capture_points_.end() ? CaptureKind::kCheckpoint : point->kind;
+}
+
+std::optional<SnapshotId> Lease::Body::capture(std::size_t tokens) {
+  settle();
+  if (tokens == 0) refuse("tokens", "0: there is no state before the first token");
+  const std::size_t known = std::min(begun_, accepted_);
+  if (tokens > known) {
+    refuse("tokens", std::to_string(tokens) + " is beyond the " + std::to_string(known) +
+                         " that steps have been declared for and that are accepted");
+  }
+  if (!core_->has_snapshots() || tokens > names_.publish_limit) return std::nullopt;
+  if (std::ranges::find(captures_, tokens, &Capture::tokens) != captures_.end()) return std::nullopt;
+  make_room(captures_, 1);
+  std::vector<bool> shards(core_->options().snapshots->shards());
+  const std::optional<SnapshotId> slot = core_->allocate_slot();
+  if (!slot) {
+    core_->counts().captures_declined.add(1);
+    return std::nullopt;
+  }
+  captures_.push_back({.tokens = tokens, .kind = kind_at(tokens), .slot = *slot, .shards = std::move(shards)});
+  return slot;
+}
+
+bool Lease::Body::captured(SnapshotId slot, std::size_t shard) {
+  settle();
+  const auto capture = find_capture(slot);
+  if (shard >= capture->shards.size()) {
+    refuse("shard", std::to_string(shard) + ": a snapshot has " + std::to_string(capture->shards.size()));
+  }
+  if (capture->shards[shard]) refuse("shard", std::to_string(shard) + " of this slot was reported already");
+  capture->shards[shard] = true;
+  if (!std::ranges::all_of(capture->shards, [](bool in) { return in; })) return false;
+  if (capture->lost) {
+    give_up_capture(capture);
+    return true;
+  }
+  if (!core_->options().snapshots->commit(slot)) {
+    capture->shards[shard] = false;
+    refuse("slot", std::to_string(slot) + " has a write that is not done");
+  }
+  capture->complete = true;
+  publish_complete();
+  return true;
+}
+
+void Lease::Body::publish_complete() {
+  const auto next = [this] {
+    return std::ranges::find_if(captures_, [this](const Capture& capture) {
+      return capture.complete && !(capture.kind == CaptureKind::kTailSibling && tail_may_come());
+    });
+  };
+  for (auto capture = next(); capture != captures_.end(); capture = next()) publish_capture(capture);
+}
+
+// A tail sweeps the session's earlier ones, so its sibling, which is reached first, has to wait for it.
+bool Lease::Body::tail_may_come() const {
+  return std::ranges::any_of(capture_points_, [](const CapturePoint& p) { return p.kind == CaptureKind::kTail; });
+}
+
+void Lease::Body::publish_capture(Captures::iterator capture) {
+  RadixTree& tree = core_->tree();
+  const auto tokens = std::span<const TokenId>(tokens_).first(capture->tokens);
+  const auto adapter = names_.adapter;
+  const auto epoch = handle_.epoch();
+  const SnapshotId slot = capture->slot;
+  bool kept = true;
+  const auto give_back = [&](std::optional<SnapshotId> freed) {
+    if (!freed) return;
+    core_->free_slot(*freed);
+    if (*freed == slot) kept = false;
+  };
+  switch (capture->kind) {
+    case CaptureKind::kTail:
+      for (const SnapshotId freed : tree.insert_tail_snapshot(tokens, slot, names_.session, adapter, epoch)) {
+        give_back(freed);
+      }
+      break;
+    case CaptureKind::kTailSibling:
+      give_back(tree.insert_tail_sibling_snapshot(tokens, slot, names_.session, adapter, epoch));
+      break;
+    case CaptureKind::kBranchPoint:
+    case CaptureKind::kCheckpoint:
+      // For everybody: it is at a place that others are expected to come by.
+      give_back(tree.insert_intermediate_snapshot(tokens, {}, {}, core_->block_size(), slot, 0, 0, adapter, epoch));
+      break;
+  }
+  if (capture->kind == CaptureKind::kTail) {
+    std::erase_if(capture_points_, [](const CapturePoint& p) { return p.kind == CaptureKind::kTail; });
+  }
+  (kept ? core_->counts().captures_published : core_->counts().captures_abandoned).add(1);
+  captures_.erase(capture);
+}
+
+void Lease::Body::give_up_capture(Captures::iterator capture) noexcept {
+  core_->free_slot(capture->slot);
+  core_->counts().captures_abandoned.add(1);
+  captures_.erase(capture);
+}
+
+void Lease::Body::cancel_capture(SnapshotId slot) {
+  give_up_capture(find_capture(slot));
+}
+
+// ---- Forks ----
+
+Lease::Forked Lease::Body::fork() {
+  check_restored();
+  if (end() > accepted_) {
+    refuse("fork", std::to_string(end() - accepted_) + " drafted tokens are waiting for accept or truncate");
+  }
+  publish(kNoLimit);
+  ManagerCore& core = *core_;
+  const std::size_t block_size = core.block_size();
+  const std::size_t full = core.has_blocks() ? written_ / block_size : 0;
+  const std::size_t partly = core.has_blocks() ? written_ % block_size : 0;
+  const std::size_t held_by_handle = core.has_blocks() ? published() / block_size : 0;
+
+  auto child = std::make_unique<Body>(*this, std::vector<BlockId>());
+  // The child's ~Body gives back what it has by then; so each line leaves it consistent.
+  child->tokens_ = tokens_;
+  child->tokens_start_ = tokens_start_;
+  child->prompt_ = prompt_;
+  child->accepted_ = accepted_;
+  child->first_ = child->written_ = child->begun_ = written_;
+  child->names_.media.reserve(names_.media.size());
+  for (const TokenId token : names_.media) {
+    core.media().use_again(token);
+    child->names_.media.push_back(token);
+  }
+  if (names_.adapter != 0) core.adapters().use_again(names_.adapter);
+  child->names_.adapter = names_.adapter;
+  child->names_.session = names_.session;
+  child->names_.publish_limit = names_.publish_limit;
+  std::vector<BlockId> shared(table_.begin(), table_.begin() + static_cast<std::ptrdiff_t>(full));
+  child->handle_ = core.tree().share(handle_);
+  if (core.has_blocks()) {
+    core.options().blocks->add_references(std::span(shared).subspan(held_by_handle));
+    child->table_ = std::move(shared);
+  }
+  if (partly > 0) {
+    child->copies_.reserve(1);
+    const std::size_t missing = child->reserve(written_);
+    if (missing > 0) {
+      core.counts().refused_reserves.add(1);
+      return {.lease = std::nullopt, .missing_blocks = missing};
+    }
+    core.options().blocks->add_references({&table_[full], 1});
+    child->copies_.push_back({.from = table_[full], .to = child->table_[full], .tokens = partly});
+  }
+  core.counts().forks.add(1);
+  return {.lease = Lease(std::move(child)), .missing_blocks = 0};
+}
+
+}  // namespace cairn

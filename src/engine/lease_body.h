@@ -1,0 +1,164 @@
+// What one sequence holds, and how it gives it back.
+//
+// The block table has two parts: the first published() tokens lie in blocks that the cache holds, kept for us by the
+// handle, without a reference of our own; each block after them has one reference of ours. publish() moves the border:
+// the reference on a block that the cache takes becomes the cache's.
+//
+// Tokens, in ascending order of what is known of them:
+//
+//     0 ..... handle.tokens() ..... written_ ..... begun_ ..... accepted_ ..... end
+//        published             done steps    steps in flight    to compute    drafted
+//
+// (begun_ may pass accepted_: drafts are written before they are accepted.)
+#ifndef CAIRN_ENGINE_LEASE_BODY_H_
+#define CAIRN_ENGINE_LEASE_BODY_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <limits>
+#include <memory>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "cairn/lease.h"
+#include "cairn/radix_tree.h"
+#include "engine/capture_plan.h"
+#include "engine/manager_core.h"
+
+namespace cairn {
+
+class Lease::Body final : public Parkable {
+ public:
+  static constexpr std::size_t kNoLimit = std::numeric_limits<std::size_t>::max();
+
+  // Enters the present era, so that lookups made for it are covered.
+  explicit Body(std::shared_ptr<ManagerCore> core);
+  // A second sequence beside `parent`, in its era, of the same names.
+  Body(const Body& parent, std::vector<BlockId> table);
+  // Gives everything back. No step of it is in flight.
+  ~Body();
+  Body(const Body&) = delete;
+  Body& operator=(const Body&) = delete;
+
+  // Parks it with a step of its own that is in flight. False if there is none.
+  [[nodiscard]] bool park() noexcept;
+
+  // ---- As Lease ----
+
+  [[nodiscard]] std::span<const BlockId> table() const { return table_; }
+  [[nodiscard]] std::size_t cached() const { return cached_; }
+  [[nodiscard]] std::size_t first() const { return first_; }
+  [[nodiscard]] std::size_t prompt() const { return prompt_; }
+  [[nodiscard]] std::size_t accepted() const { return accepted_; }
+  [[nodiscard]] std::size_t end() const { return tokens_start_ + tokens_.size(); }
+  [[nodiscard]] std::size_t published() const { return handle_.tokens(); }
+  [[nodiscard]] std::size_t written() {
+    settle();
+    return written_;
+  }
+  [[nodiscard]] std::optional<RestorePoint> restore_point() const;
+  [[nodiscard]] std::span<const BlockCopy> copies() const { return copies_; }
+  [[nodiscard]] std::span<const CapturePoint> capture_points() const { return capture_points_; }
+
+  void restored() noexcept;
+  void writes(StepId step, std::size_t from, std::size_t to);
+  [[nodiscard]] std::size_t reserve(std::size_t tokens);
+  void append(std::span<const TokenId> tokens);
+  void draft(std::span<const TokenId> tokens);
+  void accept(std::size_t tokens);
+  void truncate(std::size_t tokens);
+  void publish(std::size_t tokens);
+  [[nodiscard]] std::optional<SnapshotId> capture(std::size_t tokens);
+  bool captured(SnapshotId slot, std::size_t shard);
+  void cancel_capture(SnapshotId slot);
+  [[nodiscard]] Forked fork();
+  [[nodiscard]] ManagerCounts& counts() { return core_->counts(); }
+  void count_refused_reserve() { core_->counts().refused_reserves.add(1); }
+  // Publishes all that can be.
+  void publish_rest();
+
+  // ---- Admission fills these ----
+
+  struct Names {
+    AdapterId adapter = 0;       // one use of it, unless it is 0
+    std::vector<TokenId> media;  // one use of each
+    SessionHash session = 0;
+    std::size_t publish_limit = kNoLimit;  // tokens beyond are not found by anybody
+  };
+  [[nodiscard]] Names& names() { return names_; }
+  // Looks up `prompt` below `limit` tokens; how many of them have their KV in the cache.
+  [[nodiscard]] std::size_t look_up(std::span<const TokenId> prompt, std::size_t limit);
+  // After look_up: keeps what can be reused, and the prompt's tokens as far as they are needed.
+  void begin(std::span<const TokenId> prompt);
+  void plan(std::size_t matched_tokens, bool second_sight);
+  [[nodiscard]] BlockId last_matched_block() const { return table_.back(); }
+
+ private:
+  struct Writing {
+    std::shared_ptr<Step> step;
+    std::size_t from = 0;
+    std::size_t to = 0;  // not above from: it counts for nothing, but may still be writing
+  };
+  struct Retired {
+    BlockId block = 0;
+    std::uint64_t last_step = 0;  // may use it: the number of a Writing
+  };
+  struct Capture {
+    std::size_t tokens = 0;
+    CaptureKind kind = CaptureKind::kCheckpoint;
+    SnapshotId slot = 0;
+    std::vector<bool> shards;  // that are in
+    bool lost = false;         // the tokens that it belongs to are gone: never to be published
+    bool complete = false;     // and waiting: a sibling for its tail
+  };
+  using Captures = std::vector<Capture>;
+
+  [[nodiscard]] std::span<const TokenId> tokens_from(std::size_t first) const {
+    return std::span(tokens_).subspan(first - tokens_start_);
+  }
+  // The number of the last step declared; below first_step_ if all are over.
+  [[nodiscard]] std::uint64_t last_step() const { return first_step_ + writing_.size() - 1; }
+  void settle() noexcept;
+  void lose_writes_beyond(std::size_t tokens) noexcept;
+  void add_tokens(std::span<const TokenId> tokens);
+  void drop_old_tokens();
+  void drop_retired() noexcept;
+  void check_restored() const;
+  [[nodiscard]] Captures::iterator find_capture(SnapshotId slot);
+  [[nodiscard]] CaptureKind kind_at(std::size_t tokens) const;
+  [[nodiscard]] bool tail_may_come() const;
+  void publish_complete();
+  void publish_capture(Captures::iterator capture);
+  void give_up_capture(Captures::iterator capture) noexcept;
+
+  const std::shared_ptr<ManagerCore> core_;
+  Eras::Era* const era_;
+  Names names_;
+  PrefixHandle handle_;
+  SnapshotPin pin_;
+  std::size_t restore_tokens_ = 0;
+  std::vector<BlockId> table_;
+  std::vector<BlockCopy> copies_;  // one reference on each block that is copied from
+  std::vector<CapturePoint> capture_points_;
+
+  std::size_t tokens_start_ = 0;  // what comes before is not needed any more
+  std::vector<TokenId> tokens_;
+  std::size_t prompt_ = 0;
+  std::size_t cached_ = 0;
+  std::size_t first_ = 0;
+  std::size_t accepted_ = 0;
+  std::size_t written_ = 0;
+  std::size_t begun_ = 0;
+
+  std::deque<Writing> writing_;           // in the order in which they were declared
+  std::uint64_t first_step_ = 1;          // the number of writing_.front()
+  std::vector<Retired> retired_;          // one reference on each; by last_step
+  std::vector<BlockId> kept_to_the_end_;  // one reference on each
+  Captures captures_;
+};
+
+}  // namespace cairn
+
+#endif  // CAIRN_ENGINE_LEASE_BODY_H_

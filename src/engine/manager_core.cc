@@ -1,0 +1,212 @@
+#include "engine/manager_core.h"
+
+#include <algorithm>
+#include <limits>
+#include <utility>
+
+#include "engine/lease_body.h"
+#include "engine/refuse.h"
+
+namespace cairn {
+namespace {
+
+CacheManagerOptions checked(CacheManagerOptions options) {
+  if (options.block_size == 0) refuse("block_size", "0: a block has at least one token");
+  if (!options.blocks && !options.snapshots) {
+    refuse("blocks, snapshots", "neither is given; a model has attention layers, recurrent layers or both");
+  }
+  if (options.sliding_window_tokens != 0) {
+    refuse("sliding_window_tokens", std::to_string(options.sliding_window_tokens) +
+                                        ": sliding-window layers are not supported yet; give 0 and keep their blocks "
+                                        "outside of the cache");
+  }
+  if (options.checkpoint_every_tokens % options.block_size != 0) {
+    refuse("checkpoint_every_tokens", std::to_string(options.checkpoint_every_tokens) +
+                                          " is not a multiple of block_size, " + std::to_string(options.block_size));
+  }
+  return options;
+}
+
+}  // namespace
+
+ManagerCore::ManagerCore(CacheManagerOptions options)
+    : options_(checked(std::move(options))),
+      tree_({.block_size = options_.block_size,
+             .share_snapshots_across_sessions = options_.share_snapshots_across_sessions,
+             .hash_seed = options_.hash_seed}),
+      adapters_(1, std::numeric_limits<AdapterId>::max(), options_.adapters_max),
+      media_(kFirstContentToken, std::numeric_limits<TokenId>::max(), options_.media_max),
+      branch_sights_(has_blocks() && has_snapshots() ? options_.blocks->total_blocks() : 0) {}
+
+ManagerCore::~ManagerCore() {
+  // Nobody holds a handle or a pin any more. Evicting in pieces needs no memory for everything at once.
+  constexpr std::size_t kPiece = 1024;
+  try {
+    for (;;) {
+      const EvictedBlocks evicted = tree_.evict(kPiece);
+      if (evicted.empty()) break;
+      drop_references(evicted.physical);
+    }
+    while (const auto slot = tree_.evict_snapshot_lru()) free_slot(*slot);
+  } catch (const std::bad_alloc&) {
+    // The pools keep what is left as used: they say so, and nothing is handed out twice.
+  }
+}
+
+// ---- Blocks and slots ----
+
+std::size_t ManagerCore::allocate(std::size_t count, std::vector<BlockId>& table) {
+  BlockAllocator& blocks = *options_.blocks;
+  // Others may take what was evicted for us. They make progress then; we try again for a while.
+  constexpr int kTries = 8;
+  for (int tries = 0; tries < kTries; ++tries) {
+    if (blocks.allocate(count, table)) return 0;
+    const std::size_t free = blocks.free_blocks();
+    const EvictedBlocks evicted = tree_.evict(count - std::min(count - 1, free));
+    if (evicted.empty()) break;
+    counts_.evicted_blocks.add(evicted.size());
+    branch_sights_.forget(evicted.physical);
+    drop_references(evicted.physical);
+  }
+  if (blocks.allocate(count, table)) return 0;
+  return count - std::min(count - 1, blocks.free_blocks());
+}
+
+void ManagerCore::drop_references(std::span<const BlockId> blocks) noexcept {
+  if (!blocks.empty()) options_.blocks->drop_references(blocks);
+}
+
+std::optional<SnapshotId> ManagerCore::allocate_slot() {
+  SnapshotPool& pool = *options_.snapshots;
+  // An evicted slot is free at once only if nobody is reading it.
+  constexpr int kTries = 4;
+  for (int tries = 0; tries < kTries; ++tries) {
+    if (const auto slot = pool.allocate()) return slot;
+    const auto evicted = tree_.evict_snapshot_lru();
+    if (!evicted) break;
+    counts_.evicted_snapshots.add(1);
+    pool.free(*evicted);
+  }
+  return pool.allocate();
+}
+
+void ManagerCore::free_slot(SnapshotId slot) noexcept {
+  options_.snapshots->free(slot);
+}
+
+void ManagerCore::drop_unused_eras() noexcept {
+  for (auto blocks = eras_.take_unused(); !blocks.empty(); blocks = eras_.take_unused()) drop_references(blocks);
+}
+
+// ---- Steps and ends ----
+
+void ManagerCore::end(std::unique_ptr<Lease::Body> body) noexcept {
+  Lease::Body* const waiting = body.release();
+  if (!waiting->park()) delete waiting;  // NOLINT(cppcoreguidelines-owning-memory): the step owns what is parked
+}
+
+void ManagerCore::take_up(Parkable* parked) noexcept {
+  while (parked != nullptr) {
+    Parkable* const next = Steps::next_parked(parked);
+    end(std::unique_ptr<Lease::Body>(static_cast<Lease::Body*>(parked)));
+    parked = next;
+  }
+}
+
+void ManagerCore::step_over(StepId step, Step::State how) noexcept {
+  if (how == Step::State::kFailed) counts_.failed_steps.add(1);
+  take_up(steps_.over(step, how));
+}
+
+void ManagerCore::close() noexcept {
+  for (bool more = true; more;) take_up(steps_.close_one(more));
+}
+
+// ---- Clearing ----
+
+ClearReport ManagerCore::clear() {
+  eras_.prepare_close();
+  return give_back(tree_.clear());
+}
+
+ClearReport ManagerCore::clear(std::string_view adapter) {
+  std::vector<AdapterId> ids;
+  if (adapter.empty()) ids.push_back(0);
+  // Room outside of the table's lock; names that come meanwhile have nothing cached from before.
+  std::size_t count = 0;
+  adapters_.for_each([&](const AdapterView&, AdapterId) { ++count; });
+  ids.reserve(ids.size() + count);
+  adapters_.for_each([&](const AdapterView& name, AdapterId id) {
+    if (name.adapter == adapter && ids.size() < ids.capacity()) ids.push_back(id);
+  });
+  ClearReport report;
+  for (const AdapterId id : ids) {
+    eras_.prepare_close();
+    const ClearReport one = give_back(tree_.clear(id));
+    report.blocks += one.blocks;
+    report.blocks_in_use += one.blocks_in_use;
+    report.snapshots += one.snapshots;
+  }
+  report.adapters = ids.size();
+  return report;
+}
+
+ClearReport ManagerCore::give_back(Cleared cleared) noexcept {
+  ClearReport report{.blocks = cleared.blocks.physical.size(), .blocks_in_use = 0, .snapshots = cleared.slots.size()};
+  branch_sights_.forget(cleared.blocks.physical);
+  for (const SnapshotId slot : cleared.slots) free_slot(slot);
+  eras_.close(std::move(cleared.blocks.physical));
+  drop_unused_eras();
+  report.blocks_in_use = std::min(report.blocks, eras_.held_blocks());
+  return report;
+}
+
+// ---- Watching ----
+
+ManagerStats ManagerCore::stats() const {
+  ManagerStats stats;
+  stats.requests = counts_.requests.get();
+  stats.resumed = counts_.resumed.get();
+  stats.reused_tokens = counts_.reused_tokens.get();
+  stats.computed_tokens = counts_.computed_tokens.get();
+  stats.prompt_tokens = stats.reused_tokens + stats.computed_tokens;
+  stats.matched_tokens = counts_.matched_tokens.get();
+  stats.stateless_tokens = counts_.stateless_tokens.get();
+  stats.uncacheable_media = counts_.uncacheable_media.get();
+  stats.refused_admissions = counts_.refused_admissions.get();
+  stats.refused_reserves = counts_.refused_reserves.get();
+  stats.published_blocks = counts_.published_blocks.get();
+  stats.deduplicated_blocks = counts_.deduplicated_blocks.get();
+  stats.evicted_blocks = counts_.evicted_blocks.get();
+  stats.captures_published = counts_.captures_published.get();
+  stats.captures_declined = counts_.captures_declined.get();
+  stats.captures_abandoned = counts_.captures_abandoned.get();
+  stats.evicted_snapshots = counts_.evicted_snapshots.get();
+  stats.finished = counts_.finished.get();
+  stats.preempted = counts_.preempted.get();
+  stats.abandoned = counts_.abandoned.get();
+  stats.forks = counts_.forks.get();
+  stats.failed_steps = counts_.failed_steps.get();
+  stats.waiting_for_steps = steps_.parked_count();
+  stats.live_leases = counts_.live_leases.get();
+  stats.live_leases -= std::min(stats.live_leases, stats.waiting_for_steps);
+  stats.pinned_snapshots = tree_.counters().pinned_snapshots;
+  stats.steps_in_flight = steps_.count();
+  stats.blocks_held_by_clears = eras_.held_blocks();
+  return stats;
+}
+
+std::string ManagerCore::validate() const {
+  std::string wrong = tree_.validate();
+  if (!wrong.empty()) return "index: " + wrong;
+  if (const auto* pool = dynamic_cast<const BlockPool*>(options_.blocks.get())) {
+    if (wrong = pool->validate(); !wrong.empty()) return "block pool: " + wrong;
+    if (const PoolErrors errors = pool->errors(); !errors.last.empty()) return "block pool refused: " + errors.last;
+  }
+  if (!has_snapshots()) return {};
+  if (wrong = options_.snapshots->validate(); !wrong.empty()) return "snapshot pool: " + wrong;
+  const PoolErrors errors = options_.snapshots->errors();
+  return errors.last.empty() ? std::string() : "snapshot pool refused: " + errors.last;
+}
+
+}  // namespace cairn

@@ -1,0 +1,64 @@
+#include "engine/steps.h"
+
+#include <utility>
+
+namespace cairn {
+
+std::shared_ptr<Step> Steps::in_flight(StepId id) {
+  const MutexLock lock(mutex_);
+  const auto known = steps_.find(id);
+  if (known != steps_.end()) return known->second;
+  auto step = std::make_shared<Step>();
+  if (closed_) {
+    step->state_.store(Step::State::kFailed, std::memory_order_release);
+    return step;
+  }
+  steps_.emplace(id, step);
+  return step;
+}
+
+bool Steps::park(Step& step, Parkable* what) noexcept {
+  const MutexLock lock(mutex_);
+  if (step.state() != Step::State::kInFlight) return false;
+  what->next_parked_ = std::exchange(step.parked_, what);
+  ++parked_count_;
+  return true;
+}
+
+Parkable* Steps::over(StepId id, Step::State how) noexcept {
+  const MutexLock lock(mutex_);
+  const auto known = steps_.find(id);
+  return known == steps_.end() ? nullptr : end(known, how);
+}
+
+Parkable* Steps::close_one(bool& more) noexcept {
+  const MutexLock lock(mutex_);
+  closed_ = true;
+  more = !steps_.empty();
+  return more ? end(steps_.begin(), Step::State::kFailed) : nullptr;
+}
+
+Parkable* Steps::end(IdMap<std::shared_ptr<Step>>::iterator known, Step::State how) noexcept {
+  Step& step = *known->second;
+  step.state_.store(how, std::memory_order_release);
+  Parkable* const parked = std::exchange(step.parked_, nullptr);
+  for (Parkable* p = parked; p != nullptr; p = p->next_parked_) --parked_count_;
+  steps_.erase(known);
+  return parked;
+}
+
+Parkable* Steps::next_parked(Parkable* parked) noexcept {
+  return std::exchange(parked->next_parked_, nullptr);
+}
+
+std::size_t Steps::count() const {
+  const MutexLock lock(mutex_);
+  return steps_.size();
+}
+
+std::size_t Steps::parked_count() const {
+  const MutexLock lock(mutex_);
+  return parked_count_;
+}
+
+}  // namespace cairn
