@@ -37,26 +37,31 @@ class BlockAllocator {
 struct BlockPoolOptions {
   std::size_t blocks = 0;       // ids 0 .. blocks - 1
   std::size_t block_bytes = 0;  // of one block; 0: the pool hands out ids only
-  // Where the bytes live. Null: host memory.
+  // Where the bytes live. Null: host memory. Not used if block_bytes is 0.
   std::shared_ptr<Device> device{};
 };
 
-// What a pool has refused, first to last. For a log: a refusal is a bug of the caller.
+// What a pool has refused so far. For a log: a refusal is a bug of the caller.
 struct PoolErrors {
-  std::uint64_t unknown_ids = 0;   // no such block
-  std::uint64_t not_in_use = 0;    // a reference added to or dropped from a free block: a double free
+  std::uint64_t unknown_ids = 0;   // no such block or slot
+  std::uint64_t not_in_use = 0;    // it is free: a double free, say
   std::uint64_t count_limits = 0;  // 2^32 - 1 references on one block
+  std::uint64_t wrong_states = 0;  // a slot in use, but not as the call needs it
   std::string last;                // the last of them in words, with the id. Empty if there was none
 };
 
 // Reference-counted ids. Invariant: free + used == total, always. allocate and drop are O(1) for each block, newest
 // free first; construction is O(blocks). Thread-safe: one short lock, taken last in Cairn's order.
 //
+// Each call is one atomic step. A large batch holds the lock for all of its blocks.
+//
 // Errors: what the caller can check is refused block by block, changes nothing for that block, and is counted in
-// errors() with the id. No member throws but as said.
+// errors() with the id. No member throws but as said, or std::bad_alloc if it is not noexcept; those that are noexcept
+// never allocate.
 class BlockPool final : public BlockAllocator {
  public:
-  // Throws std::invalid_argument: no blocks, or more than 2^32 - 1; std::bad_alloc.
+  // Throws std::invalid_argument: no blocks, or more than 2^32 - 1; more bytes than can be addressed; std::bad_alloc,
+  // and what the device throws.
   explicit BlockPool(BlockPoolOptions options);
   ~BlockPool() override;
   BlockPool(const BlockPool&) = delete;
@@ -75,10 +80,11 @@ class BlockPool final : public BlockAllocator {
   // Checks every invariant. Empty if all hold, else what is wrong. O(blocks).
   [[nodiscard]] std::string validate() const;
 
-  // ---- Bytes; only with block_bytes > 0 ----
+  // ---- Bytes ----
+  // data and device throw std::invalid_argument if block_bytes is 0.
 
-  // Where the block's bytes lie, for the device that was given. Throws std::invalid_argument: no such block; the pool
-  // has no bytes.
+  // Where the block's bytes lie, for the device that was given: at block * block_bytes in one piece of its memory.
+  // Throws std::invalid_argument: no such block.
   [[nodiscard]] std::byte* data(BlockId block) const;
   [[nodiscard]] std::size_t block_bytes() const noexcept;
   [[nodiscard]] Device& device() const;

@@ -11,12 +11,17 @@
 
 namespace cairn {
 
-// Called exactly once for each copy, from any thread, perhaps before the copying call returns. No error: all bytes
-// are there. It must not throw and should be short.
+// Called exactly once for each copy, from any thread, perhaps before the copying call returns, with no lock held that
+// anything of Cairn's may take. No error: all bytes are there. An error: the target's bytes are undefined. It must not
+// throw and should be short.
 using CopyDone = std::function<void(std::error_code)>;
 
 // Thread-safe. A copying call that throws has not begun and does not call `done`. Both sides of a copy stay valid and
-// unchanged by others until `done`.
+// unchanged by others until `done`; they don't overlap. Who calls must pass a `done` that is not empty.
+//
+// A pool that is destroyed while copies are pending gives its memory back, and its share in the device, when the last
+// of them is done, inside that call: deallocate must be callable there, and who doesn't want the device destroyed
+// there keeps a share of their own until its copies are done.
 class Device {
  public:
   virtual ~Device();
@@ -32,7 +37,8 @@ class Device {
   static constexpr std::size_t kAlignment = 4096;  // bytes
 };
 
-// Host memory, zeroed at first; copies are done when the call returns. Never fails once it is allocated.
+// Host memory, all of it zeroed by allocate; copies are done when the call returns, and never fail. Throws
+// std::invalid_argument: an empty `done`.
 class HostDevice final : public Device {
  public:
   [[nodiscard]] std::byte* allocate(std::size_t bytes) override;

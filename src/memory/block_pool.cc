@@ -1,0 +1,138 @@
+// BlockPool and SwapBlockPool: CountedIds, and for the former the bytes.
+#include "cairn/block_pool.h"
+
+#include <optional>
+#include <utility>
+
+#include "memory/arena.h"
+#include "memory/counted_ids.h"
+#include "memory/refusals.h"
+
+namespace cairn {
+
+BlockAllocator::~BlockAllocator() = default;
+
+// ---- BlockPool ----
+
+class BlockPool::Impl {
+ public:
+  explicit Impl(BlockPoolOptions options) : ids({.count = options.blocks}), block_bytes(options.block_bytes) {
+    if (block_bytes > 0) bytes.emplace(std::move(options.device), options.blocks, block_bytes, "block_bytes");
+  }
+
+  [[nodiscard]] const Arena& arena() const {
+    if (!bytes) throw_invalid("block_bytes", "is 0: this pool has ids only");
+    return *bytes;
+  }
+
+  CountedIds ids;
+  const std::size_t block_bytes;
+  std::optional<Arena> bytes;
+};
+
+BlockPool::BlockPool(BlockPoolOptions options) : impl_(std::make_unique<Impl>(std::move(options))) {}
+
+BlockPool::~BlockPool() = default;
+
+bool BlockPool::allocate(std::size_t count, std::vector<BlockId>& out) {
+  return impl_->ids.allocate(count, out);
+}
+
+void BlockPool::add_references(std::span<const BlockId> blocks) noexcept {
+  impl_->ids.add_references(blocks);
+}
+
+void BlockPool::drop_references(std::span<const BlockId> blocks) noexcept {
+  impl_->ids.drop_references(blocks);
+}
+
+std::size_t BlockPool::free_blocks() const noexcept {
+  return impl_->ids.num_free();
+}
+
+std::size_t BlockPool::total_blocks() const noexcept {
+  return impl_->ids.num_total();
+}
+
+std::size_t BlockPool::used_blocks() const noexcept {
+  return impl_->ids.num_used();
+}
+
+std::uint32_t BlockPool::references(BlockId block) const noexcept {
+  return impl_->ids.references(block);
+}
+
+PoolErrors BlockPool::errors() const {
+  return impl_->ids.errors();
+}
+
+std::string BlockPool::validate() const {
+  return impl_->ids.validate();
+}
+
+std::byte* BlockPool::data(BlockId block) const {
+  const Arena& arena = impl_->arena();
+  if (block >= total_blocks()) {
+    throw_invalid("block", std::to_string(block) + " is not below " + std::to_string(total_blocks()));
+  }
+  return arena.piece(block);
+}
+
+std::size_t BlockPool::block_bytes() const noexcept {
+  return impl_->block_bytes;
+}
+
+Device& BlockPool::device() const {
+  return impl_->arena().device();
+}
+
+// ---- SwapBlockPool ----
+
+class SwapBlockPool::Impl {
+ public:
+  explicit Impl(std::size_t blocks) : ids({.count = blocks, .let_pass = kNoDiskBlock}) {}
+
+  CountedIds ids;
+};
+
+SwapBlockPool::SwapBlockPool(std::size_t blocks) : impl_(std::make_unique<Impl>(blocks)) {}
+
+SwapBlockPool::~SwapBlockPool() = default;
+
+bool SwapBlockPool::allocate(std::size_t count, std::vector<DiskBlockId>& out) {
+  return impl_->ids.allocate(count, out);
+}
+
+void SwapBlockPool::add_references(std::span<const DiskBlockId> blocks) noexcept {
+  impl_->ids.add_references(blocks);
+}
+
+void SwapBlockPool::drop_references(std::span<const DiskBlockId> blocks) noexcept {
+  impl_->ids.drop_references(blocks);
+}
+
+std::size_t SwapBlockPool::free_blocks() const noexcept {
+  return impl_->ids.num_free();
+}
+
+std::size_t SwapBlockPool::used_blocks() const noexcept {
+  return impl_->ids.num_used();
+}
+
+std::size_t SwapBlockPool::total_blocks() const noexcept {
+  return impl_->ids.num_total();
+}
+
+std::uint32_t SwapBlockPool::references(DiskBlockId block) const noexcept {
+  return impl_->ids.references(block);
+}
+
+PoolErrors SwapBlockPool::errors() const {
+  return impl_->ids.errors();
+}
+
+std::string SwapBlockPool::validate() const {
+  return impl_->ids.validate();
+}
+
+}  // namespace cairn
