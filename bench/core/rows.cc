@@ -20,6 +20,8 @@ constexpr Row kRows[] = {
     {14, "p99 of a lookup beside a writer", lookup_beside_a_writer},
     {15, "memory per cached block at a million blocks", memory_per_block},
     {16, "memory after evicting everything", memory_after_evicting},
+    {17, "admit + finish of a resident 32,768-token prompt", admit_and_finish},
+    {18, "a decode step behind a long prompt", decode_steps},
 };
 
 }  // namespace

@@ -1,5 +1,5 @@
-// The core rows: what the index promises in time and memory, each as a ratio against a yardstick of the same run.
-// docs/benchmarks.md says how each is measured and where the targets come from.
+// The core rows: what index and leases promise in time and memory, each as a ratio against a yardstick of the same
+// run. docs/benchmarks.md says how each is measured and where the targets come from.
 #ifndef CAIRN_BENCH_CORE_ROWS_H_
 #define CAIRN_BENCH_CORE_ROWS_H_
 
@@ -17,7 +17,7 @@ struct Row {
   std::vector<Measurement> (*measure)(const Settings& settings, const MemcmpYardstick& memcmp_128k);
 };
 
-// All sixteen, in order.
+// All, in order.
 std::span<const Row> rows();
 
 using Measured = std::vector<Measurement>;
@@ -38,6 +38,8 @@ CAIRN_BENCH_ROW(two_threads_short_prompts);
 CAIRN_BENCH_ROW(lookup_beside_a_writer);
 CAIRN_BENCH_ROW(memory_per_block);
 CAIRN_BENCH_ROW(memory_after_evicting);
+CAIRN_BENCH_ROW(admit_and_finish);
+CAIRN_BENCH_ROW(decode_steps);
 #undef CAIRN_BENCH_ROW
 
 }  // namespace cairn::bench

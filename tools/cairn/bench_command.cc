@@ -25,7 +25,7 @@ constexpr const char* kExamples = R"(Examples:
   cairn bench
       rows 1 to 11 in some ten seconds
   cairn bench --full
-      all sixteen, with twice the repetitions
+      all of them, with twice the repetitions
   cairn bench --rows 1,5,8 --json before.json
       three of them, every number also to a file
   cairn bench --rows 1,5,8 --compare before.json
