@@ -20,7 +20,7 @@ class Arena {
   // names the size to whoever chose it. Throws std::invalid_argument: more bytes than can be addressed;
   // std::bad_alloc.
   Arena(std::shared_ptr<Device> device, std::size_t count, std::size_t piece_bytes, const char* argument)
-      : device_(device ? std::move(device) : HostDevice::shared()), piece_bytes_(piece_bytes) {
+      : device_(device ? std::move(device) : std::shared_ptr(HostDevice::shared())), piece_bytes_(piece_bytes) {
     if (piece_bytes > std::numeric_limits<std::size_t>::max() / count) {
       throw_invalid(argument, std::to_string(count) + " times " + std::to_string(piece_bytes) +
                                   " bytes are more than can be addressed");

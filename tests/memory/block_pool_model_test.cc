@@ -22,7 +22,7 @@ struct NaivePool {
 
   std::optional<Ids> allocate(std::size_t count) {
     if (count > free.size()) return std::nullopt;
-    const Ids taken(free.rbegin(), free.rbegin() + static_cast<std::ptrdiff_t>(count));
+    Ids taken(free.rbegin(), free.rbegin() + static_cast<std::ptrdiff_t>(count));
     free.resize(free.size() - count);
     for (const std::uint32_t id : taken) references[id] = 1;
     return taken;

@@ -90,7 +90,7 @@ TEST(BlockPoolTest, RefusesBlockByBlockAndNamesTheLast) {
 }
 
 TEST(BlockPoolTest, RefusesToBeEmptyOrToHaveMoreBlocksThanIds) {
-  const auto with = [](BlockPoolOptions options) { return [options] { const BlockPool pool(options); }; };
+  const auto with = [](const BlockPoolOptions& options) { return [options] { const BlockPool pool(options); }; };
   EXPECT_THAT(with({.blocks = 0}), ThrowsMessage<std::invalid_argument>(HasSubstr("blocks: 0 is not between")));
   EXPECT_THAT(with({.blocks = std::size_t{1} << 32}),
               ThrowsMessage<std::invalid_argument>(HasSubstr("blocks: 4294967296 is not between")));

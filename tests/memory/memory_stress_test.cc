@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <atomic>
 #include <cstdint>
+#include <latch>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -25,9 +26,17 @@ std::size_t below(std::mt19937_64& random, std::size_t end) {
   return std::uniform_int_distribution<std::size_t>(0, end - 1)(random);
 }
 
+// All at once; returns when all are done.
 void on_threads(const auto& body) {
+  std::latch start(kThreads);
   std::vector<std::jthread> threads;
-  for (std::size_t id = 0; id < kThreads; ++id) threads.emplace_back([&body, id] { body(id); });
+  threads.reserve(kThreads);
+  for (std::size_t id = 0; id < kThreads; ++id) {
+    threads.emplace_back([&, id] {
+      start.arrive_and_wait();
+      body(id);
+    });
+  }
 }
 
 // A reference on a block and what its bytes are, handed from thread to thread.

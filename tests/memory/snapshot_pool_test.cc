@@ -33,11 +33,10 @@ void ignore(std::error_code /*error*/) {}
 // Two slots of 8 bytes in two shards, on a device that copies when it is told to.
 class SnapshotPoolTest : public ::testing::Test {
  protected:
-  ~SnapshotPoolTest() override {
-    if (pool_) {
-      EXPECT_EQ(pool_->validate(), "");
-      EXPECT_EQ(pool_->free_slots() + pool_->used_slots(), pool_->total_slots());
-    }
+  void TearDown() override {
+    if (!pool_) return;
+    EXPECT_EQ(pool_->validate(), "");
+    EXPECT_EQ(pool_->free_slots() + pool_->used_slots(), pool_->total_slots());
   }
 
   SnapshotId resident() {
@@ -309,7 +308,7 @@ TEST_F(SnapshotPoolTest, RefusesCopiesThatCantBeRight) {
   const SnapshotId slot = pool_->allocate().value();
   Bytes bytes(4);
   Bytes short_by_one(3);
-  const auto write = [&](SnapshotId to, std::size_t shard, const Bytes& from, CopyDone done) {
+  const auto write = [&](SnapshotId to, std::size_t shard, const Bytes& from, const CopyDone& done) {
     return [&, to, shard, done] { pool_->write(to, shard, from, done); };
   };
   const auto says = [](const char* words) { return ThrowsMessage<std::invalid_argument>(HasSubstr(words)); };
@@ -360,7 +359,7 @@ TEST(SnapshotPoolDeathTest, ADeviceThatIsDoneTwiceEndsTheProgram) {
 // ---- Making one ----
 
 TEST(SnapshotPoolOptionsTest, AreCheckedByName) {
-  const auto with = [](SnapshotPoolOptions options) { return [options] { const SnapshotPool pool(options); }; };
+  const auto with = [](const SnapshotPoolOptions& options) { return [options] { const SnapshotPool pool(options); }; };
   const auto says = [](const char* words) { return ThrowsMessage<std::invalid_argument>(HasSubstr(words)); };
   EXPECT_THAT(with({.slots = 0, .slot_bytes = 8}), says("slots: must not be 0"));
   EXPECT_THAT(with({.slots = 1, .slot_bytes = 0}), says("slot_bytes: 0 is not a multiple"));
