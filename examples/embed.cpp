@@ -11,7 +11,6 @@ using namespace cairn;
 constexpr std::size_t kBlockSize = 4, kChunk = 8;      // tokens
 constexpr std::size_t kBytes = sizeof(std::uint64_t);  // of a token's KV, and of the state
 constexpr auto kCopied = [](std::error_code) {};       // host memory: the copy is done when the call returns
-
 struct Sequence {
   std::vector<TokenId> tokens{};  // the prompt, then what is decoded
   std::size_t tokens_wanted = 0, done = 0, reused = 0;
@@ -25,7 +24,7 @@ struct Engine {
   std::shared_ptr<BlockPool> blocks = std::make_shared<BlockPool>(BlockPoolOptions{24, kBlockSize* kBytes});
   std::shared_ptr<SnapshotPool> states = std::make_shared<SnapshotPool>(SnapshotPoolOptions{8, kBytes});
   CacheManager manager{{.block_size = kBlockSize, .blocks = blocks, .snapshots = states}};
-  std::list<Sequence> queue{};
+  std::list<Sequence> queue{};  // those with a lease are in the batch
   std::uint64_t* kv(BlockId block) { return reinterpret_cast<std::uint64_t*>(blocks->data(block)); }
 
   // [readme]
@@ -42,6 +41,7 @@ struct Engine {
     for (const BlockCopy& copy : s.lease.copies()) std::copy_n(kv(copy.from), copy.tokens, kv(copy.to));
     s.lease.restored();
     s.done = s.reused = s.lease.first_token_to_compute();
+    publish(s);  // the state that was restored may be worth keeping for this session
     return true;
   }
 
@@ -59,7 +59,7 @@ struct Engine {
     return true;
   }
 
-  // After the step: others may share what it wrote; the next token is known.
+  // After its step: others may share what it wrote; the next token is known.
   void publish(Sequence& s) {
     const bool worth_keeping = std::ranges::count(s.lease.capture_points(), s.done, &CapturePoint::tokens) > 0;
     if (auto slot = worth_keeping ? s.lease.capture(s.done) : std::nullopt) {  // none: go on without

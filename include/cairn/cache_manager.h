@@ -39,8 +39,8 @@ struct CacheManagerOptions {
   bool capture_branch_points = true;        // where prompts part, the second time it is seen; needs blocks
   std::size_t checkpoint_every_tokens = 0;  // a multiple of block_size; 0: none
 
-  // (adapter, generation, salt) and media that are remembered at once. Beyond, the ones idle longest are forgotten:
-  // what they had cached is not found any more and is evicted in its turn.
+  // (adapter, generation, salt) and media without a lease that are remembered. Of more, those idle longest are
+  // forgotten: what they had cached is not found any more and is evicted in its turn.
   std::size_t adapters_max = 4096;
   std::size_t media_max = 65'536;
   std::uint64_t hash_seed = 0;  // of the hash tables; 0: drawn at random. No answer depends on it
@@ -58,7 +58,7 @@ struct MediaSpan {
 // Views are read during the call only.
 struct Request {
   std::span<const TokenId> tokens;       // the prompt, at least one token, each below 2^31
-  SessionHash session = 0;               // 0: none
+  SessionHash session = 0;               // 0: none. Told apart across tenants: a session's tail sweeps its last one
   std::string_view adapter{};            // empty: the base model
   std::uint64_t adapter_generation = 0;  // counts the adapter's updates
   std::string_view tenant_salt{};        // requests with different salts share nothing
@@ -84,10 +84,10 @@ struct Peeked {
 };
 
 struct ClearReport {
-  std::size_t blocks = 0;         // that the cache held
-  std::size_t blocks_in_use = 0;  // of those, kept until the leases of before have ended; they may be fewer in truth
-  std::size_t snapshots = 0;
-  std::size_t adapters = 0;  // (adapter, generation, salt) cleared
+  std::size_t blocks = 0;       // that the cache held
+  std::size_t blocks_held = 0;  // of those and of earlier clears: kept until the leases of before have ended
+  std::size_t snapshots = 0;    // whose slots are free again; pinned ones follow when they have been restored
+  std::size_t adapters = 0;     // (adapter, generation, salt) cleared
 };
 
 // Of each admitted request once, as of its admission: prompt = reused + computed. Everything else since construction,
@@ -113,6 +113,7 @@ struct ManagerStats {
   std::uint64_t finished = 0;
   std::uint64_t preempted = 0;
   std::uint64_t abandoned = 0;
+  std::uint64_t waits = 0;  // leases that ended while a step of theirs was in flight, and so were kept
   std::uint64_t forks = 0;
   std::uint64_t failed_steps = 0;
   std::size_t live_leases = 0;            // now, forks included
@@ -128,14 +129,15 @@ class CacheManager {
  public:
   // Throws std::invalid_argument, naming option, value and rule.
   explicit CacheManager(CacheManagerOptions options);
-  // Leases may live on. What is cached goes back to the pools when the last one is gone.
+  // To be called when no step is in flight: steps count as done from now on. Leases may live on; what is cached goes
+  // back to the pools when the last one is gone.
   ~CacheManager();
   CacheManager(const CacheManager&) = delete;
   CacheManager& operator=(const CacheManager&) = delete;
 
   // Finds what is cached, holds it, reserves blocks for the rest. If too few can be had, everything is put back and no
-  // count has changed but refused_admissions. O(prompt tokens); the blocks that match cost no reference of their own.
-  // Throws std::invalid_argument, naming field, value and rule.
+  // count has changed but refused_admissions (and of what was evicted on the way). O(prompt tokens); the blocks that
+  // match cost no reference of their own. Throws std::invalid_argument, naming field, value and rule.
   [[nodiscard]] Admission admit(const Request& request);
 
   // No effect at all: no use, no stamp, no count. Throws as admit. O(prompt tokens).

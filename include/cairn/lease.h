@@ -15,10 +15,13 @@
 // Whatever else happens, dropping the lease abandons it: what was not published never is, and all it holds goes back.
 //
 // What a step does is declared by writes(). Until CacheManager::step_done or step_failed is called for it, no block
-// that it may read or write and no slot that it may fill is reused, also if the lease has ended meanwhile.
+// that it may read or write and no slot that it may fill is reused, also if the lease has ended meanwhile. What the
+// engine does outside of declared steps (reading the slot, copying blocks, filling a slot on another queue) must be
+// over before the lease ends.
 //
-// Threads: a lease belongs to one thread at a time; different leases to any. A lease that outlives its manager is
-// safe: every call works as before, and what it publishes is found by nobody.
+// Threads: a lease belongs to one thread at a time; different leases to any. A lease may outlive its manager: its
+// calls do no harm, but nobody reports steps any more, so they count as done when they are declared, and nothing is
+// published.
 #ifndef CAIRN_LEASE_H_
 #define CAIRN_LEASE_H_
 
@@ -70,10 +73,11 @@ class Lease {
   Lease& operator=(Lease&& other) noexcept;  // abandons what it held
   Lease(const Lease&) = delete;
   Lease& operator=(const Lease&) = delete;
-  ~Lease();  // abandons; never blocks, never allocates
+  ~Lease();  // abandons; never waits for a step or for I/O
 
   // False if default-constructed, moved from, or ended by finish, preempt or abandon. All but the moves, valid(),
-  // finish, preempt and abandon throw std::invalid_argument then.
+  // finish, preempt and abandon throw std::invalid_argument then. Calls that allocate may throw std::bad_alloc; they
+  // change nothing then, and the lease goes on.
   [[nodiscard]] bool valid() const noexcept { return body_ != nullptr; }
 
   // ---- What is there ----
@@ -89,7 +93,9 @@ class Lease {
   [[nodiscard]] std::span<const BlockCopy> copies() const;
   // What the engine has to compute: everything from this token on. Below the end of the prompt.
   [[nodiscard]] std::size_t first_token_to_compute() const;
-  // In ascending order. Empty for attention-only models and for requests that publish nothing.
+  // In ascending order. One may be first_token_to_compute(), where the state is that was just restored. Empty for
+  // attention-only models and for requests that publish nothing. A point disappears once its snapshot is published, or
+  // can't be any more, if others depend on that: the tail.
   [[nodiscard]] std::span<const CapturePoint> capture_points() const;
 
   [[nodiscard]] std::size_t prompt_tokens() const;
@@ -100,8 +106,9 @@ class Lease {
 
   // ---- Computing ----
 
-  // The snapshot has been read and the copies are made (or ordered before the first step on the same device queue):
-  // lets go of the slot and of the blocks that are copied from. Only once; later calls are let pass.
+  // The snapshot has been read and the copies are made: lets go of the slot and of the blocks that are copied from.
+  // Implied by the end of the first step that is done: an engine that puts them before that step on the same device
+  // queue need not call it. Later calls are let pass.
   void restored();
 
   // Step `step` writes the KV (or consumes, for recurrent layers) of tokens [from, to). To be called before the step
@@ -123,8 +130,7 @@ class Lease {
   // accepted already, or more than there are.
   void accept(std::size_t tokens);
   // Forgets what comes after the first `tokens` tokens: rejected drafts, or decoded ones to be done again. Blocks stay
-  // reserved. Throws std::invalid_argument: below published_tokens() or first_token_to_compute(), or more than there
-  // are.
+  // reserved. Throws std::invalid_argument: below what writes() refuses, or more than there are.
   void truncate(std::size_t tokens);
 
   // ---- Publishing ----
@@ -137,11 +143,13 @@ class Lease {
   // A slot for the state after exactly `tokens` tokens, to be filled shard by shard (SnapshotPool::write, or by the
   // engine itself at SnapshotPool::data), each shard then reported by captured(). Evicts a snapshot if it must. None:
   // attention-only model, a request that publishes nothing, a place that is being captured already, no slot to be had;
-  // go on without. Throws std::invalid_argument: 0 tokens, or more than steps have been declared for.
+  // go on without. Throws std::invalid_argument: 0 tokens; below first_token_to_compute(); beyond what steps have been
+  // declared for, or beyond accepted_tokens().
   [[nodiscard]] std::optional<SnapshotId> capture(std::size_t tokens);
-  // Shard `shard` of the slot is complete: its bytes are in the slot, and belong to that token count. After the last
-  // shard the snapshot is published (a sibling, together with its tail). True if all shards are in. Throws
-  // std::invalid_argument: no capture of this lease is in that slot; no such shard, or one reported before.
+  // Shard `shard` of the slot is complete: its bytes are in the slot, and belong to that token count. True if all
+  // shards are in. Then the snapshot is published as soon as the step that produced it is done, a sibling together
+  // with its tail: now, or by a later captured(), publish() or finish(). Throws std::invalid_argument: no capture of
+  // this lease is in that slot; no such shard, or one reported before; a write into the slot that is not done.
   bool captured(SnapshotId slot, std::size_t shard = 0);
   // Gives up a capture that was begun, after its last write is done. Throws as captured.
   void cancel_capture(SnapshotId slot);

@@ -26,6 +26,7 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <vector>
 
 namespace cairn {
 
@@ -241,6 +242,11 @@ class RadixTree final : public PrefixCache {
   // extend starts from it all the same. O(p + e) as lookup.
   Acquired acquire(std::span<const TokenId> tokens, SessionHash session_hash, AdapterId adapter_id);
 
+  struct Extended : EpochInsert {
+    // What the nodes hold that existed already, in order. They come before those that were created.
+    std::vector<BlockId> existing_blocks;
+  };
+
   // Inserts what follows the handle: the first min(tokens.size() / block_size, block_table.size()) full blocks of
   // `tokens`, which start at token handle.tokens() of the sequence. Existing nodes keep their blocks, as in insert.
   // The handle moves to the end of what was inserted. All nodes of its chain are stamped, except when no full block
@@ -248,8 +254,8 @@ class RadixTree final : public PrefixCache {
   // If the adapter was cleared since the handle was acquired, `epoch_passed` is set and nothing happens.
   // Throws std::invalid_argument: a handle that is not valid or of another tree; disk_block_ids neither empty nor as
   // long as block_table.
-  EpochInsert extend(PrefixHandle& handle, std::span<const TokenId> tokens, std::span<const BlockId> block_table,
-                     std::span<const DiskBlockId> disk_block_ids);
+  Extended extend(PrefixHandle& handle, std::span<const TokenId> tokens, std::span<const BlockId> block_table,
+                  std::span<const DiskBlockId> disk_block_ids);
 
   // Gives up the nodes past the first `tokens` (rounded down to a block); the nodes stay cached. Stamps nothing.
   // O(edges crossed). Throws std::invalid_argument: a handle that is not valid or of another tree; tokens beyond
@@ -263,13 +269,6 @@ class RadixTree final : public PrefixCache {
   // Another handle on the same nodes, for a sequence that goes on from the same tokens. Stamps nothing. O(1). Throws
   // std::invalid_argument: a handle that is not valid or of another tree.
   [[nodiscard]] PrefixHandle share(const PrefixHandle& handle);
-
-  // The blocks that the handle's nodes hold, from token `from_tokens` (rounded down to a block) on, into the front of
-  // `out`: an insert keeps the blocks of nodes that exist already, and this tells which they are. False, and `out` as
-  // it was, if the adapter was cleared since the handle was acquired. O(blocks told + edges crossed). Throws
-  // std::invalid_argument: a handle that is not valid or of another tree; from_tokens beyond handle.tokens(); `out` too
-  // small.
-  [[nodiscard]] bool read_blocks(const PrefixHandle& handle, std::size_t from_tokens, std::span<BlockId> out) const;
 
   // ---- Pinned snapshots, and looking without an effect ----
 

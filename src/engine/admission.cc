@@ -13,6 +13,7 @@ namespace {
 
 void check(const Request& request) {
   if (request.tokens.empty()) refuse("tokens", "empty: a request has at least one token");
+  check_real_tokens(request.tokens);
   std::size_t free_from = 0;
   for (const MediaSpan& span : request.media) {
     const std::string name =
@@ -34,7 +35,6 @@ AdapterView adapter_of(const Request& request) {
 template <class TokenOf>
 std::vector<TokenId> with_media(const Request& request, TokenOf token_of) {
   std::vector<TokenId> tokens(request.tokens.begin(), request.tokens.end());
-  for (const TokenId token : tokens) check_real_token(token);
   for (const MediaSpan& span : request.media) {
     const std::optional<TokenId> content = token_of(MediaName{span.content_id, span.length});
     if (!content) {
@@ -58,6 +58,14 @@ std::size_t reuse_limit(const Request& request) {
 
 Admission ManagerCore::admit(const Request& request) {
   check(request);
+  const std::size_t wanted = request.reserve_tokens.value_or(request.tokens.size());
+  if (has_blocks() && blocks_for(wanted) > options_.blocks->total_blocks()) {
+    counts_.refused_admissions.add(1);
+    return {.lease = std::nullopt,
+            .missing_blocks = blocks_for(wanted) - options_.blocks->total_blocks(),
+            .never_fits = true};
+  }
+
   auto body = std::make_unique<Lease::Body>(shared_from_this());
   Lease::Body::Names& names = body->names();
   names.session = request.session;
@@ -70,7 +78,6 @@ Admission ManagerCore::admit(const Request& request) {
   std::size_t limit = reuse_limit(request);
   if (!request.media.empty()) {
     names.media.reserve(request.media.size());
-    any_media_.store(true, std::memory_order_seq_cst);
     replaced = with_media(request, [&](const MediaName& name) {
       const std::optional<TokenId> token = media_.use(name);
       if (token) names.media.push_back(*token);
@@ -86,28 +93,20 @@ Admission ManagerCore::admit(const Request& request) {
   }
 
   const std::size_t matched = body->look_up(prompt, limit);
-  if (request.media.empty()) {
-    // What matched equals tokens that were checked when they were published, unless some of those are ours.
-    const std::size_t checked = any_media_.load(std::memory_order_seq_cst) ? 0 : matched;
-    for (const TokenId token : prompt.subspan(checked)) check_real_token(token);
-  }
   const bool parts = has_blocks() && matched > 0 && matched / block_size() < limit / block_size();
   const BlockId last_block = parts ? body->last_matched_block() : 0;
   body->begin(prompt);
 
-  const std::size_t reserve = std::max(request.reserve_tokens.value_or(prompt.size()), body->first());
-  if (const std::size_t missing = body->reserve(reserve); missing > 0) {
+  if (const std::size_t missing = body->reserve(std::max(wanted, body->first())); missing > 0) {
     counts_.refused_admissions.add(1);
-    return {.lease = std::nullopt,
-            .missing_blocks = missing,
-            .never_fits = blocks_for(reserve) > options_.blocks->total_blocks()};
+    return {.lease = std::nullopt, .missing_blocks = missing, .never_fits = false};
   }
   body->plan(matched, parts && options_.capture_branch_points && has_snapshots() && branch_sights_.see(last_block));
 
-  if (names.publish_limit < prompt.size() && !request.no_publish) counts_.uncacheable_media.add(1);
   if (request.resumed) {
     counts_.resumed.add(1);
   } else {
+    if (names.publish_limit < prompt.size() && !request.no_publish) counts_.uncacheable_media.add(1);
     const std::size_t lost = matched > body->first() ? matched - body->first() : 0;
     counts_.requests.add(1);
     counts_.reused_tokens.add(body->first());
@@ -122,9 +121,7 @@ Peeked ManagerCore::peek(const Request& request) const {
   check(request);
   std::span<const TokenId> prompt = request.tokens.first(reuse_limit(request));
   std::vector<TokenId> replaced;
-  if (request.media.empty()) {
-    for (const TokenId token : request.tokens) check_real_token(token);
-  } else {
+  if (!request.media.empty()) {
     replaced = with_media(request, [&](const MediaName& name) { return media_.find(name); });
     prompt = std::span<const TokenId>(replaced).first(std::min(replaced.size(), prompt.size()));
   }

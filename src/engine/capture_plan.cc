@@ -11,8 +11,13 @@ std::vector<CapturePoint> plan_captures(const CapturePlan& plan) {
   };
   const std::size_t blocks = plan.prompt_tokens / plan.block_size;
   if (plan.tails && blocks > 1) {
-    add((blocks - 1) * plan.block_size, plan.session ? CaptureKind::kTail : CaptureKind::kCheckpoint);
-    if (plan.session && blocks > 2) add((blocks - 2) * plan.block_size, CaptureKind::kTailSibling);
+    const std::size_t tail = (blocks - 1) * plan.block_size;
+    const std::size_t sibling = tail - plan.block_size;
+    add(tail, plan.session ? CaptureKind::kTail : CaptureKind::kCheckpoint);
+    // The new tail sweeps the snapshot that was just restored, if that was the session's: so its place counts too.
+    if (plan.session && tail > plan.have_tokens && sibling > 0 && sibling >= plan.have_tokens) {
+      points.push_back({sibling, CaptureKind::kTailSibling});
+    }
   }
   if (plan.branch_tokens) add(*plan.branch_tokens, CaptureKind::kBranchPoint);
   if (plan.checkpoint_every_tokens > 0) {

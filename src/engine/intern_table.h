@@ -7,6 +7,7 @@
 #define CAIRN_ENGINE_INTERN_TABLE_H_
 
 #include <cstddef>
+#include <cstdint>
 #include <list>
 #include <optional>
 #include <utility>
@@ -24,8 +25,16 @@ class InternTable {
  public:
   using View = typename Name::View;
 
-  // Ids from `first` to `last`. `idle_max`: names without a user that are remembered, besides those in use.
-  InternTable(Id first, Id last, std::size_t idle_max) : last_(last), idle_max_(idle_max), next_(first) {}
+  struct Limits {
+    Id first_id{};
+    Id last_id{};
+    std::size_t idle_max = 0;  // names without a user that are remembered, besides those in use
+  };
+  InternTable(const Limits& limits, std::uint64_t hash_seed)
+      : last_(limits.last_id),
+        idle_max_(limits.idle_max),
+        next_(limits.first_id),
+        by_name_(0, typename View::Hash{hash_seed}) {}
 
   // The id of that name, with one more user, for whom drop() has to be called. None if all ids have been given out and
   // the name has none. Strong guarantee on std::bad_alloc. O(1).
@@ -71,6 +80,11 @@ class InternTable {
     const auto known = by_name_.find(name);
     if (known == by_name_.end()) return std::nullopt;
     return known->second->id;
+  }
+
+  [[nodiscard]] std::size_t size() const {
+    const MutexLock lock(mutex_);
+    return by_id_.size();
   }
 
   // visit(view, id) for each name. Under the lock: keep it short, and call nothing of Cairn's.

@@ -24,16 +24,12 @@ Lease::Body::Body(const Body& parent, std::vector<BlockId> table)
 Lease::Body::~Body() {
   ManagerCore& core = *core_;
   for (const Writing& writing : writing_) CAIRN_CHECK(writing.step->state() != Step::State::kInFlight);
-  for (const Capture& capture : captures_) {
-    core.free_slot(capture.slot);
-    core.counts().captures_abandoned.add(1);
-  }
+  for (const Capture& capture : captures_) abandon_capture(capture);
   restored();
   const std::size_t held_by_handle = core.has_blocks() ? published() / core.block_size() : 0;
   core.tree().release(handle_);
   core.drop_references(std::span(table_).subspan(std::min(held_by_handle, table_.size())));
-  for (const Retired& retired : retired_) core.drop_references({&retired.block, 1});
-  core.drop_references(kept_to_the_end_);
+  for (const Writing& writing : writing_) core.drop_references(writing.retired);
   if (names_.adapter != 0) core.adapters().drop(names_.adapter);
   for (const TokenId token : names_.media) core.media().drop(token);
   core.eras().leave(era_);
@@ -42,6 +38,13 @@ Lease::Body::~Body() {
 }
 
 bool Lease::Body::park() noexcept {
+  if (!waited_ && std::ranges::any_of(writing_, [](const Writing& writing) {
+        return writing.step->state() == Step::State::kInFlight;
+      })) {
+    waited_ = true;
+    core_->counts().waits.add(1);
+  }
+  // Once it is parked, another thread may have it.
   return std::ranges::any_of(writing_,
                              [this](const Writing& writing) { return core_->steps().park(*writing.step, this); });
 }
@@ -70,7 +73,7 @@ std::size_t Lease::Body::look_up(std::span<const TokenId> prompt, std::size_t li
 void Lease::Body::begin(std::span<const TokenId> prompt) {
   ManagerCore& core = *core_;
   prompt_ = accepted_ = prompt.size();
-  first_ = written_ = begun_ = core.has_snapshots() ? restore_tokens_ : handle_.tokens();
+  first_ = fixed_ = written_ = begun_ = core.has_snapshots() ? restore_tokens_ : handle_.tokens();
   if (core.has_blocks()) {
     cached_ = first_;
     // State lies below the match: blocks from the state on will be computed again, so they must be our own.
@@ -81,7 +84,7 @@ void Lease::Body::begin(std::span<const TokenId> prompt) {
       core.options().blocks->add_references({&table_[shared], 1});
     }
     table_.resize(shared);
-    core.tree().truncate(handle_, shared * core.block_size());
+    if (shared * core.block_size() < handle_.tokens()) core.tree().truncate(handle_, shared * core.block_size());
   }
   // Snapshots are put by all their tokens, blocks by those that follow the handle.
   tokens_start_ = core.has_snapshots() ? 0 : handle_.tokens();
@@ -116,11 +119,6 @@ void Lease::Body::restored() noexcept {
   copies_.clear();
 }
 
-void Lease::Body::check_restored() const {
-  if (!pin_.valid() && copies_.empty()) return;
-  refuse("restored", "has to be called first: there is a snapshot to restore or a block to copy");
-}
-
 // ---- Computing ----
 
 // Takes note of steps that are over.
@@ -128,7 +126,8 @@ void Lease::Body::settle() noexcept {
   while (!writing_.empty()) {
     const Writing& writing = writing_.front();
     const Step::State state = writing.step->state();
-    if (state == Step::State::kInFlight) break;
+    if (state == Step::State::kInFlight) return;
+    if (state == Step::State::kDone) restored();  // what had to come before the first step has come
     if (writing.from < writing.to) {
       if (state == Step::State::kFailed) {
         lose_writes_beyond(writing.from);
@@ -136,16 +135,9 @@ void Lease::Body::settle() noexcept {
         written_ = std::max(written_, writing.to);
       }
     }
+    core_->drop_references(writing.retired);
     writing_.pop_front();
-    ++first_step_;
   }
-  drop_retired();
-}
-
-void Lease::Body::drop_retired() noexcept {
-  const auto waiting = std::ranges::find_if(retired_, [&](const Retired& r) { return r.last_step >= first_step_; });
-  for (auto retired = retired_.begin(); retired != waiting; ++retired) core_->drop_references({&retired->block, 1});
-  retired_.erase(retired_.begin(), waiting);
 }
 
 // What steps in flight write beyond counts for nothing: it rests on tokens that are not there.
@@ -153,22 +145,24 @@ void Lease::Body::lose_writes_beyond(std::size_t tokens) noexcept {
   for (Writing& writing : writing_) writing.to = std::min(writing.to, tokens);
   written_ = std::min(written_, tokens);
   begun_ = std::min(begun_, tokens);
-  for (Capture& capture : captures_) {
-    if (capture.tokens > tokens) capture.lost = true;
-  }
+  for (Capture& capture : captures_) capture.lost = capture.lost || capture.tokens > tokens;
+  std::erase_if(captures_, [this](const Capture& capture) {
+    const bool over = capture.lost && capture.complete;  // else its slot is still being filled
+    if (over) abandon_capture(capture);
+    return over;
+  });
 }
 
 void Lease::Body::writes(StepId step, std::size_t from, std::size_t to) {
   settle();
-  check_restored();
   const auto range = "[" + std::to_string(from) + ", " + std::to_string(to) + ")";
   if (from >= to) refuse("from, to", range + " is empty");
   if (from > begun_) {
     refuse("from", range + " leaves a gap: steps write up to token " + std::to_string(begun_) + " so far");
   }
-  if (from < std::max(published(), first_)) {
-    refuse("from", range + " begins before token " + std::to_string(std::max(published(), first_)) +
-                       ": what is cached or published is never written again");
+  if (from < fixed()) {
+    refuse("from", range + " begins before token " + std::to_string(fixed()) +
+                       ": what is cached, published or shared with a fork is never written again");
   }
   if (to > end()) refuse("to", range + " ends after the " + std::to_string(end()) + " tokens of the sequence");
   if (core_->has_blocks() && core_->blocks_for(to) > table_.size()) {
@@ -200,7 +194,7 @@ std::size_t Lease::Body::reserve(std::size_t tokens) {
 }
 
 void Lease::Body::add_tokens(std::span<const TokenId> tokens) {
-  for (const TokenId token : tokens) check_real_token(token);
+  check_real_tokens(tokens);
   tokens_.insert(tokens_.end(), tokens.begin(), tokens.end());
 }
 
@@ -226,10 +220,10 @@ void Lease::Body::accept(std::size_t tokens) {
 
 void Lease::Body::truncate(std::size_t tokens) {
   settle();
-  const std::size_t fixed = std::max(published(), first_);
-  if (tokens < fixed || tokens > end()) {
-    refuse("tokens", std::to_string(tokens) + " is not between the " + std::to_string(fixed) +
-                         " that are published or were cached and the " + std::to_string(end()) + " that there are");
+  if (tokens < fixed() || tokens > end()) {
+    refuse("tokens", std::to_string(tokens) + " is not between the " + std::to_string(fixed()) +
+                         " that are cached, published or shared with a fork and the " + std::to_string(end()) +
+                         " that there are");
   }
   tokens_.resize(tokens - tokens_start_);
   accepted_ = std::min(accepted_, tokens);
@@ -241,40 +235,40 @@ void Lease::Body::truncate(std::size_t tokens) {
 
 void Lease::Body::publish(std::size_t tokens) {
   settle();
+  publish_complete();
   const std::size_t block_size = core_->block_size();
   const std::size_t from = published();
-  const std::size_t ready = std::min({tokens, written_, accepted_, names_.publish_limit});
+  const std::size_t ready = std::min({tokens, written_, accepted_, publish_limit()});
   if (!core_->has_blocks() || ready / block_size <= from / block_size) return;
 
   const std::size_t count = ready / block_size - from / block_size;
   const auto ours = std::span(table_).subspan(from / block_size, count);
-  std::vector<BlockId> held(count);
-  make_room(retired_, count);
-  make_room(kept_to_the_end_, count);
+  if (!writing_.empty()) make_room(writing_.back().retired, count);
   const auto extended = core_->tree().extend(handle_, tokens_from(from).first(count * block_size), ours, {});
   if (extended.epoch_passed) {
     names_.publish_limit = 0;
     return;
   }
-  // What is cached is closed under prefix, so the blocks that somebody else published first come before those that the
-  // cache took from us, and with each of the latter our reference.
-  const std::size_t created = extended.blocks.size();
-  const std::size_t others = count - created;
-  core_->counts().published_blocks.add(created);
-  core_->counts().deduplicated_blocks.add(others);
-  if (others > 0) {
-    const bool told = core_->tree().read_blocks(handle_, from, held);
-    for (std::size_t i = 0; i < others; ++i) {
-      if (!told) {
-        kept_to_the_end_.push_back(ours[i]);  // cleared meanwhile: we go on with our own
-      } else {
-        retired_.push_back({.block = ours[i], .last_step = last_step()});
-        ours[i] = held[i];
-      }
-    }
-    drop_retired();
-  }
+  // Our references on the blocks that the cache took from us are its own now. In the place of the others come those
+  // that somebody published first, which the handle holds.
+  const std::span<const BlockId> existing = extended.existing_blocks;
+  core_->counts().published_blocks.add(extended.blocks.size());
+  core_->counts().deduplicated_blocks.add(existing.size());
+  for (std::size_t i = 0; i < existing.size(); ++i) retire(std::exchange(ours[i], existing[i]));
   drop_old_tokens();
+}
+
+// Gives up a block of ours as soon as no step in flight may use it. There is room for it.
+void Lease::Body::retire(BlockId block) noexcept {
+  if (writing_.empty()) {
+    core_->drop_references({&block, 1});
+  } else {
+    writing_.back().retired.push_back(block);
+  }
+}
+
+std::size_t Lease::Body::publish_limit() const {
+  return core_->closed() ? 0 : names_.publish_limit;
 }
 
 // Those of published blocks, in one go when they are the greater part.
@@ -288,10 +282,7 @@ void Lease::Body::drop_old_tokens() {
 
 void Lease::Body::publish_rest() {
   publish(kNoLimit);
-  // A sibling whose tail has not come is the best place to go on from.
-  const auto sibling = std::ranges::find_if(captures_, [](const Capture& capture) { return capture.complete; });
-  if (sibling != captures_.end() && tail_may_come()) sibling->kind = CaptureKind::kTail;
-  publish_complete();
+  tail_will_not_come();
 }
 
 // ---- Publishing snapshots ----
@@ -312,22 +303,24 @@ CaptureKind Lease::Body::kind_at(std::size_t tokens) const {
 
 std::optional<SnapshotId> Lease::Body::capture(std::size_t tokens) {
   settle();
-  if (tokens == 0) refuse("tokens", "0: there is no state before the first token");
   const std::size_t known = std::min(begun_, accepted_);
-  if (tokens > known) {
-    refuse("tokens", std::to_string(tokens) + " is beyond the " + std::to_string(known) +
-                         " that steps have been declared for and that are accepted");
+  if (tokens == 0 || tokens < first_ || tokens > known) {
+    refuse("tokens", std::to_string(tokens) + ": this lease has states from token " +
+                         std::to_string(std::max<std::size_t>(first_, 1)) + " to " + std::to_string(known) +
+                         ", as far as steps have been declared and tokens accepted");
   }
-  if (!core_->has_snapshots() || tokens > names_.publish_limit) return std::nullopt;
+  if (!core_->has_snapshots() || tokens > publish_limit()) return std::nullopt;
   if (std::ranges::find(captures_, tokens, &Capture::tokens) != captures_.end()) return std::nullopt;
   make_room(captures_, 1);
   std::vector<bool> shards(core_->options().snapshots->shards());
+  const CaptureKind kind = kind_at(tokens);
   const std::optional<SnapshotId> slot = core_->allocate_slot();
   if (!slot) {
     core_->counts().captures_declined.add(1);
+    if (kind == CaptureKind::kTail) tail_will_not_come();
     return std::nullopt;
   }
-  captures_.push_back({.tokens = tokens, .kind = kind_at(tokens), .slot = *slot, .shards = std::move(shards)});
+  captures_.push_back({.tokens = tokens, .kind = kind, .slot = *slot, .shards = std::move(shards)});
   return slot;
 }
 
@@ -340,26 +333,17 @@ bool Lease::Body::captured(SnapshotId slot, std::size_t shard) {
   if (capture->shards[shard]) refuse("shard", std::to_string(shard) + " of this slot was reported already");
   capture->shards[shard] = true;
   if (!std::ranges::all_of(capture->shards, [](bool in) { return in; })) return false;
-  if (capture->lost) {
-    give_up_capture(capture);
-    return true;
-  }
-  if (!core_->options().snapshots->commit(slot)) {
+  if (!capture->lost && !core_->options().snapshots->commit(slot)) {
     capture->shards[shard] = false;
     refuse("slot", std::to_string(slot) + " has a write that is not done");
   }
-  capture->complete = true;
-  publish_complete();
+  if (capture->lost) {
+    cancel_capture(slot);
+  } else {
+    capture->complete = true;
+    publish_complete();
+  }
   return true;
-}
-
-void Lease::Body::publish_complete() {
-  const auto next = [this] {
-    return std::ranges::find_if(captures_, [this](const Capture& capture) {
-      return capture.complete && !(capture.kind == CaptureKind::kTailSibling && tail_may_come());
-    });
-  };
-  for (auto capture = next(); capture != captures_.end(); capture = next()) publish_capture(capture);
 }
 
 // A tail sweeps the session's earlier ones, so its sibling, which is reached first, has to wait for it.
@@ -367,54 +351,88 @@ bool Lease::Body::tail_may_come() const {
   return std::ranges::any_of(capture_points_, [](const CapturePoint& p) { return p.kind == CaptureKind::kTail; });
 }
 
-void Lease::Body::publish_capture(Captures::iterator capture) {
+// The sibling is the best place to go on from then.
+void Lease::Body::tail_will_not_come() noexcept {
+  std::erase_if(capture_points_, [](const CapturePoint& p) { return p.kind == CaptureKind::kTail; });
+  for (Capture& capture : captures_) {
+    if (capture.kind == CaptureKind::kTailSibling) capture.kind = CaptureKind::kTail;
+  }
+  publish_complete();
+}
+
+bool Lease::Body::can_be_published(const Capture& capture) const {
+  return capture.complete && capture.tokens <= written_ &&
+         !(capture.kind == CaptureKind::kTailSibling && tail_may_come());
+}
+
+void Lease::Body::publish_complete() noexcept {
+  const auto next = [this] {
+    return std::ranges::find_if(captures_, [this](const Capture& capture) { return can_be_published(capture); });
+  };
+  for (auto found = next(); found != captures_.end(); found = next()) {
+    const Capture capture = std::move(*found);
+    captures_.erase(found);
+    if (capture.kind == CaptureKind::kTail) {
+      std::erase_if(capture_points_, [](const CapturePoint& p) { return p.kind == CaptureKind::kTail; });
+    }
+    try {
+      publish_capture(capture);
+    } catch (const std::bad_alloc&) {
+      abandon_capture(capture);  // a snapshot less never fails a request
+    }
+  }
+}
+
+void Lease::Body::publish_capture(const Capture& capture) {
+  if (publish_limit() == 0) return abandon_capture(capture);
   RadixTree& tree = core_->tree();
-  const auto tokens = std::span<const TokenId>(tokens_).first(capture->tokens);
+  const auto tokens = std::span<const TokenId>(tokens_).first(capture.tokens);
   const auto adapter = names_.adapter;
   const auto epoch = handle_.epoch();
-  const SnapshotId slot = capture->slot;
   bool kept = true;
   const auto give_back = [&](std::optional<SnapshotId> freed) {
     if (!freed) return;
     core_->free_slot(*freed);
-    if (*freed == slot) kept = false;
+    if (*freed == capture.slot) kept = false;
   };
-  switch (capture->kind) {
+  switch (capture.kind) {
     case CaptureKind::kTail:
-      for (const SnapshotId freed : tree.insert_tail_snapshot(tokens, slot, names_.session, adapter, epoch)) {
+      for (const SnapshotId freed : tree.insert_tail_snapshot(tokens, capture.slot, names_.session, adapter, epoch)) {
         give_back(freed);
       }
       break;
     case CaptureKind::kTailSibling:
-      give_back(tree.insert_tail_sibling_snapshot(tokens, slot, names_.session, adapter, epoch));
+      give_back(tree.insert_tail_sibling_snapshot(tokens, capture.slot, names_.session, adapter, epoch));
       break;
     case CaptureKind::kBranchPoint:
     case CaptureKind::kCheckpoint:
       // For everybody: it is at a place that others are expected to come by.
-      give_back(tree.insert_intermediate_snapshot(tokens, {}, {}, core_->block_size(), slot, 0, 0, adapter, epoch));
+      give_back(
+          tree.insert_intermediate_snapshot(tokens, {}, {}, core_->block_size(), capture.slot, 0, 0, adapter, epoch));
       break;
   }
-  if (capture->kind == CaptureKind::kTail) {
-    std::erase_if(capture_points_, [](const CapturePoint& p) { return p.kind == CaptureKind::kTail; });
-  }
   (kept ? core_->counts().captures_published : core_->counts().captures_abandoned).add(1);
-  captures_.erase(capture);
 }
 
-void Lease::Body::give_up_capture(Captures::iterator capture) noexcept {
-  core_->free_slot(capture->slot);
+// It is not published, and its slot goes back.
+void Lease::Body::abandon_capture(const Capture& capture) noexcept {
+  core_->free_slot(capture.slot);
   core_->counts().captures_abandoned.add(1);
-  captures_.erase(capture);
 }
 
 void Lease::Body::cancel_capture(SnapshotId slot) {
-  give_up_capture(find_capture(slot));
+  const auto capture = find_capture(slot);
+  abandon_capture(*capture);
+  captures_.erase(capture);
 }
 
 // ---- Forks ----
 
 Lease::Forked Lease::Body::fork() {
-  check_restored();
+  settle();
+  if (pin_.valid() || !copies_.empty()) {
+    refuse("fork", "restored has to be called first: there is a snapshot to restore or a block to copy");
+  }
   if (end() > accepted_) {
     refuse("fork", std::to_string(end() - accepted_) + " drafted tokens are waiting for accept or truncate");
   }
@@ -431,7 +449,8 @@ Lease::Forked Lease::Body::fork() {
   child->tokens_start_ = tokens_start_;
   child->prompt_ = prompt_;
   child->accepted_ = accepted_;
-  child->first_ = child->written_ = child->begun_ = written_;
+  child->first_ = child->fixed_ = child->written_ = child->begun_ = written_;
+  child->cached_ = core.has_blocks() ? written_ : 0;
   child->names_.media.reserve(names_.media.size());
   for (const TokenId token : names_.media) {
     core.media().use_again(token);
@@ -457,6 +476,7 @@ Lease::Forked Lease::Body::fork() {
     core.options().blocks->add_references({&table_[full], 1});
     child->copies_.push_back({.from = table_[full], .to = child->table_[full], .tokens = partly});
   }
+  fixed_ = std::max(fixed_, written_);
   core.counts().forks.add(1);
   return {.lease = Lease(std::move(child)), .missing_blocks = 0};
 }

@@ -13,6 +13,7 @@
 #ifndef CAIRN_ENGINE_LEASE_BODY_H_
 #define CAIRN_ENGINE_LEASE_BODY_H_
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <deque>
@@ -99,11 +100,8 @@ class Lease::Body final : public Parkable {
   struct Writing {
     std::shared_ptr<Step> step;
     std::size_t from = 0;
-    std::size_t to = 0;  // not above from: it counts for nothing, but may still be writing
-  };
-  struct Retired {
-    BlockId block = 0;
-    std::uint64_t last_step = 0;  // may use it: the number of a Writing
+    std::size_t to = 0;                 // not above from: it counts for nothing, but may still be writing
+    std::vector<BlockId> retired = {};  // that it may use, and none after it; one reference on each
   };
   struct Capture {
     std::size_t tokens = 0;
@@ -118,20 +116,21 @@ class Lease::Body final : public Parkable {
   [[nodiscard]] std::span<const TokenId> tokens_from(std::size_t first) const {
     return std::span(tokens_).subspan(first - tokens_start_);
   }
-  // The number of the last step declared; below first_step_ if all are over.
-  [[nodiscard]] std::uint64_t last_step() const { return first_step_ + writing_.size() - 1; }
   void settle() noexcept;
   void lose_writes_beyond(std::size_t tokens) noexcept;
   void add_tokens(std::span<const TokenId> tokens);
   void drop_old_tokens();
-  void drop_retired() noexcept;
-  void check_restored() const;
+  void retire(BlockId block) noexcept;
+  [[nodiscard]] std::size_t publish_limit() const;
+  [[nodiscard]] std::size_t fixed() const { return std::max(published(), fixed_); }
   [[nodiscard]] Captures::iterator find_capture(SnapshotId slot);
   [[nodiscard]] CaptureKind kind_at(std::size_t tokens) const;
   [[nodiscard]] bool tail_may_come() const;
-  void publish_complete();
-  void publish_capture(Captures::iterator capture);
-  void give_up_capture(Captures::iterator capture) noexcept;
+  void tail_will_not_come() noexcept;
+  [[nodiscard]] bool can_be_published(const Capture& capture) const;
+  void publish_complete() noexcept;
+  void publish_capture(const Capture& capture);
+  void abandon_capture(const Capture& capture) noexcept;
 
   const std::shared_ptr<ManagerCore> core_;
   Eras::Era* const era_;
@@ -151,12 +150,13 @@ class Lease::Body final : public Parkable {
   std::size_t accepted_ = 0;
   std::size_t written_ = 0;
   std::size_t begun_ = 0;
+  // What comes before is not written by this lease any more: cached at first, or shared with a fork. What is published
+  // is not either.
+  std::size_t fixed_ = 0;
 
-  std::deque<Writing> writing_;           // in the order in which they were declared
-  std::uint64_t first_step_ = 1;          // the number of writing_.front()
-  std::vector<Retired> retired_;          // one reference on each; by last_step
-  std::vector<BlockId> kept_to_the_end_;  // one reference on each
+  std::deque<Writing> writing_;  // in the order in which they were declared
   Captures captures_;
+  bool waited_ = false;  // for a step, after its end
 };
 
 }  // namespace cairn

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <random>
 #include <utility>
 
 #include "engine/lease_body.h"
@@ -27,6 +28,13 @@ CacheManagerOptions checked(CacheManagerOptions options) {
   return options;
 }
 
+// Callers choose names: a hash that they know would let them choose names that collide.
+std::uint64_t table_seed(const CacheManagerOptions& options) {
+  if (options.hash_seed != 0) return options.hash_seed;
+  std::random_device device;
+  return std::uint64_t{device()} << 32 | device();
+}
+
 }  // namespace
 
 ManagerCore::ManagerCore(CacheManagerOptions options)
@@ -34,8 +42,12 @@ ManagerCore::ManagerCore(CacheManagerOptions options)
       tree_({.block_size = options_.block_size,
              .share_snapshots_across_sessions = options_.share_snapshots_across_sessions,
              .hash_seed = options_.hash_seed}),
-      adapters_(1, std::numeric_limits<AdapterId>::max(), options_.adapters_max),
-      media_(kFirstContentToken, std::numeric_limits<TokenId>::max(), options_.media_max),
+      adapters_({.first_id = 1, .last_id = std::numeric_limits<AdapterId>::max(), .idle_max = options_.adapters_max},
+                table_seed(options_)),
+      media_({.first_id = kFirstContentToken,
+              .last_id = std::numeric_limits<TokenId>::max(),
+              .idle_max = options_.media_max},
+             table_seed(options_)),
       branch_sights_(has_blocks() && has_snapshots() ? options_.blocks->total_blocks() : 0) {}
 
 ManagerCore::~ManagerCore() {
@@ -57,6 +69,8 @@ ManagerCore::~ManagerCore() {
 
 std::size_t ManagerCore::allocate(std::size_t count, std::vector<BlockId>& table) {
   BlockAllocator& blocks = *options_.blocks;
+  // What can't be had is not worth evicting for.
+  if (const std::size_t most = blocks.free_blocks() + tree_.stats().cached_blocks; count > most) return count - most;
   // Others may take what was evicted for us. They make progress then; we try again for a while.
   constexpr int kTries = 8;
   for (int tries = 0; tries < kTries; ++tries) {
@@ -102,7 +116,8 @@ void ManagerCore::drop_unused_eras() noexcept {
 
 void ManagerCore::end(std::unique_ptr<Lease::Body> body) noexcept {
   Lease::Body* const waiting = body.release();
-  if (!waiting->park()) delete waiting;  // NOLINT(cppcoreguidelines-owning-memory): the step owns what is parked
+  if (waiting->park()) return;
+  delete waiting;  // NOLINT(cppcoreguidelines-owning-memory): the step owns what is parked
 }
 
 void ManagerCore::take_up(Parkable* parked) noexcept {
@@ -114,51 +129,49 @@ void ManagerCore::take_up(Parkable* parked) noexcept {
 }
 
 void ManagerCore::step_over(StepId step, Step::State how) noexcept {
+  const std::optional<Parkable*> parked = steps_.over(step, how);
+  if (!parked) return;
   if (how == Step::State::kFailed) counts_.failed_steps.add(1);
-  take_up(steps_.over(step, how));
+  take_up(*parked);
 }
 
 void ManagerCore::close() noexcept {
-  for (bool more = true; more;) take_up(steps_.close_one(more));
+  closed_.store(true, std::memory_order_relaxed);
+  while (const std::optional<Parkable*> parked = steps_.close_one()) take_up(*parked);
 }
 
 // ---- Clearing ----
 
 ClearReport ManagerCore::clear() {
+  ClearReport report{.adapters = 1 + adapters_.size()};
   eras_.prepare_close();
-  return give_back(tree_.clear());
-}
-
-ClearReport ManagerCore::clear(std::string_view adapter) {
-  std::vector<AdapterId> ids;
-  if (adapter.empty()) ids.push_back(0);
-  // Room outside of the table's lock; names that come meanwhile have nothing cached from before.
-  std::size_t count = 0;
-  adapters_.for_each([&](const AdapterView&, AdapterId) { ++count; });
-  ids.reserve(ids.size() + count);
-  adapters_.for_each([&](const AdapterView& name, AdapterId id) {
-    if (name.adapter == adapter && ids.size() < ids.capacity()) ids.push_back(id);
-  });
-  ClearReport report;
-  for (const AdapterId id : ids) {
-    eras_.prepare_close();
-    const ClearReport one = give_back(tree_.clear(id));
-    report.blocks += one.blocks;
-    report.blocks_in_use += one.blocks_in_use;
-    report.snapshots += one.snapshots;
-  }
-  report.adapters = ids.size();
+  give_back(tree_.clear(), report);
   return report;
 }
 
-ClearReport ManagerCore::give_back(Cleared cleared) noexcept {
-  ClearReport report{.blocks = cleared.blocks.physical.size(), .blocks_in_use = 0, .snapshots = cleared.slots.size()};
+ClearReport ManagerCore::clear(std::string_view adapter) {
+  // Names that come from now on have nothing cached from before.
+  std::vector<AdapterId> ids;
+  if (adapter.empty()) ids.push_back(0);
+  adapters_.for_each([&](const AdapterView& name, AdapterId id) {
+    if (name.adapter == adapter) ids.push_back(id);
+  });
+  ClearReport report{.adapters = ids.size()};
+  for (const AdapterId id : ids) {
+    eras_.prepare_close();
+    give_back(tree_.clear(id), report);
+  }
+  return report;
+}
+
+void ManagerCore::give_back(Cleared cleared, ClearReport& report) noexcept {
+  report.blocks += cleared.blocks.physical.size();
+  report.snapshots += cleared.slots.size();
   branch_sights_.forget(cleared.blocks.physical);
   for (const SnapshotId slot : cleared.slots) free_slot(slot);
   eras_.close(std::move(cleared.blocks.physical));
   drop_unused_eras();
-  report.blocks_in_use = std::min(report.blocks, eras_.held_blocks());
-  return report;
+  report.blocks_held = eras_.held_blocks();
 }
 
 // ---- Watching ----
@@ -187,6 +200,7 @@ ManagerStats ManagerCore::stats() const {
   stats.abandoned = counts_.abandoned.get();
   stats.forks = counts_.forks.get();
   stats.failed_steps = counts_.failed_steps.get();
+  stats.waits = counts_.waits.get();
   stats.waiting_for_steps = steps_.parked_count();
   stats.live_leases = counts_.live_leases.get();
   stats.live_leases -= std::min(stats.live_leases, stats.waiting_for_steps);

@@ -41,7 +41,7 @@ struct ManagerCounts {
   Count refused_admissions, refused_reserves;
   Count published_blocks, deduplicated_blocks, evicted_blocks;
   Count captures_published, captures_declined, captures_abandoned, evicted_snapshots;
-  Count finished, preempted, abandoned, forks, failed_steps;
+  Count finished, preempted, abandoned, waits, forks, failed_steps;
   Count live_leases;
 };
 
@@ -88,6 +88,8 @@ class ManagerCore : public std::enable_shared_from_this<ManagerCore> {
   // The leases of an era may have gone.
   void drop_unused_eras() noexcept;
 
+  // Whether the manager is gone. Relaxed: a lease that sees it late publishes into a cache that nobody reads.
+  [[nodiscard]] bool closed() const { return closed_.load(std::memory_order_relaxed); }
   [[nodiscard]] RadixTree& tree() { return tree_; }
   [[nodiscard]] AdapterTable& adapters() { return adapters_; }
   [[nodiscard]] MediaTable& media() { return media_; }
@@ -98,13 +100,13 @@ class ManagerCore : public std::enable_shared_from_this<ManagerCore> {
 
  private:
   static void take_up(Parkable* parked) noexcept;
-  [[nodiscard]] ClearReport give_back(Cleared cleared) noexcept;
+  void give_back(Cleared cleared, ClearReport& report) noexcept;
 
   const CacheManagerOptions options_;
   RadixTree tree_;
   AdapterTable adapters_;
   MediaTable media_;
-  std::atomic<bool> any_media_{false};  // reserved tokens may be in the index
+  std::atomic<bool> closed_{false};
   Steps steps_;
   Eras eras_;
   BranchSights branch_sights_;

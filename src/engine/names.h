@@ -23,6 +23,7 @@ struct AdapterView {
   [[nodiscard]] bool is_base() const { return adapter.empty() && generation == 0 && salt.empty(); }
   friend bool operator==(const AdapterView&, const AdapterView&) = default;
   struct Hash {
+    std::uint64_t seed;
     std::size_t operator()(const AdapterView& view) const noexcept;
   };
 };
@@ -48,6 +49,7 @@ struct MediaName {
   [[nodiscard]] const View& view() const { return *this; }
   friend bool operator==(const MediaName&, const MediaName&) = default;
   struct Hash {
+    std::uint64_t seed;
     std::size_t operator()(const MediaName& name) const noexcept;
   };
 };

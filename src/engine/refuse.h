@@ -2,6 +2,8 @@
 #ifndef CAIRN_ENGINE_REFUSE_H_
 #define CAIRN_ENGINE_REFUSE_H_
 
+#include <algorithm>
+#include <span>
 #include <stdexcept>
 #include <string>
 
@@ -14,9 +16,13 @@ namespace cairn {
   throw std::invalid_argument("cairn: " + what + ": " + rule);
 }
 
-inline void check_real_token(TokenId token) {
-  if (token < kFirstReservedToken) return;
-  refuse("tokens", "token id " + std::to_string(token) + " is 2^31 or more; those are reserved for media");
+inline void check_real_tokens(std::span<const TokenId> tokens) {
+  TokenId any = 0;  // one pass without a branch for each token
+  for (const TokenId token : tokens) any |= token;
+  if (any < kFirstReservedToken) return;
+  const auto wrong = std::ranges::find_if(tokens, [](TokenId token) { return token >= kFirstReservedToken; });
+  refuse("tokens", "token " + std::to_string(wrong - tokens.begin()) + " has the id " + std::to_string(*wrong) +
+                       "; ids from 2^31 on are reserved for media");
 }
 
 }  // namespace cairn

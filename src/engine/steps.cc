@@ -10,7 +10,7 @@ std::shared_ptr<Step> Steps::in_flight(StepId id) {
   if (known != steps_.end()) return known->second;
   auto step = std::make_shared<Step>();
   if (closed_) {
-    step->state_.store(Step::State::kFailed, std::memory_order_release);
+    step->state_.store(Step::State::kDone, std::memory_order_release);
     return step;
   }
   steps_.emplace(id, step);
@@ -25,17 +25,18 @@ bool Steps::park(Step& step, Parkable* what) noexcept {
   return true;
 }
 
-Parkable* Steps::over(StepId id, Step::State how) noexcept {
+std::optional<Parkable*> Steps::over(StepId id, Step::State how) noexcept {
   const MutexLock lock(mutex_);
   const auto known = steps_.find(id);
-  return known == steps_.end() ? nullptr : end(known, how);
+  if (known == steps_.end()) return std::nullopt;
+  return end(known, how);
 }
 
-Parkable* Steps::close_one(bool& more) noexcept {
+std::optional<Parkable*> Steps::close_one() noexcept {
   const MutexLock lock(mutex_);
   closed_ = true;
-  more = !steps_.empty();
-  return more ? end(steps_.begin(), Step::State::kFailed) : nullptr;
+  if (steps_.empty()) return std::nullopt;
+  return end(steps_.begin(), Step::State::kDone);
 }
 
 Parkable* Steps::end(IdMap<std::shared_ptr<Step>>::iterator known, Step::State how) noexcept {

@@ -9,6 +9,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 
 #include "base/containers.h"
 #include "base/mutex.h"
@@ -45,19 +46,19 @@ class Step {
 // Thread-safe; its lock is a leaf.
 class Steps {
  public:
-  // The step in flight with that id, new if there is none; after close(), one that has failed. Throws std::bad_alloc.
+  // The step in flight with that id, new if there is none; after close(), one that is done. Throws std::bad_alloc.
   [[nodiscard]] std::shared_ptr<Step> in_flight(StepId id);
 
   // Parks `what` with `step`, if that is in flight still. False, and nothing happens, if it is over. Never allocates.
   [[nodiscard]] bool park(Step& step, Parkable* what) noexcept;
 
   // The step is over: from now on its state is `how`. Returns what was parked with it, the first of a list that
-  // next_parked() goes along; null if there is nothing, or no such step.
-  Parkable* over(StepId id, Step::State how) noexcept;
+  // next_parked() goes along, or null; none if there is no such step in flight.
+  std::optional<Parkable*> over(StepId id, Step::State how) noexcept;
   [[nodiscard]] static Parkable* next_parked(Parkable* parked) noexcept;
-  // Nobody will say any more that a step is over: no new ones. Fails one of those in flight, and returns its list as
-  // over() does. `more` says whether there may be another.
-  Parkable* close_one(bool& more) noexcept;
+  // Nobody will say any more that a step is over: there are no new ones. Ends one of those in flight as done and
+  // answers as over(); none if there are none left.
+  std::optional<Parkable*> close_one() noexcept;
 
   [[nodiscard]] std::size_t count() const;
   [[nodiscard]] std::size_t parked_count() const;

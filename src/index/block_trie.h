@@ -212,6 +212,11 @@ class BlockTrie {
 };
 
 class BlockTrie::Extension {
+ public:
+  // Where the nodes end that are there already.
+  [[nodiscard]] Position cached() const { return cached_.at; }
+
+ private:
   friend class BlockTrie;
   Extend what_;
   Walk cached_;    // from what_.from

@@ -130,14 +130,6 @@ void Index::share_handle(Position at, AdapterId adapter_id, std::uint64_t epoch)
   if (epoch == epoch_in_commit(adapter_id)) trie_.claim(at, Claim::kHandle, kNoStamp);
 }
 
-bool Index::read_blocks(Position at, AdapterId adapter_id, std::uint64_t epoch, ReadBlocks what) const {
-  Gate::Reader reader(gate_);
-  const Gate::Commit commit(gate_, reader);
-  if (epoch != epoch_in_commit(adapter_id)) return false;
-  trie_.gather_below(at, what.from_depth, what.blocks);
-  return true;
-}
-
 SnapshotRef Index::find_snapshot(std::span<const TokenId> tokens, std::size_t max_tokens, SessionHash session,
                                  AdapterId adapter_id) {
   SnapshotRef ref;
@@ -204,6 +196,10 @@ Index::Inserted Index::insert_step(const Insert& what, Position from, Claim clai
     const bool disk_blocks = std::ranges::any_of(what.disk_block_ids, [](auto id) { return id != kNoDiskBlock; });
     if (disk_blocks) extend.ids.disk_blocks = what.disk_block_ids.first(num_blocks);
     extension = trie_.prepare_extend(extend, inserted.acquired);
+    if (claim == Claim::kHandle) {
+      inserted.existing.resize(num_blocks - inserted.acquired.blocks.size());
+      trie_.gather_below(extension->cached(), trie_.depth(from), inserted.existing);
+    }
   }
   const Gate::Closed closed(gate_);
   if (extension) inserted.end = trie_.extend(closed, std::move(*extension), tick(), inserted.acquired);
@@ -224,24 +220,22 @@ RadixTree::EpochInsert Index::insert(const Insert& what, Epoch epoch) {
   return {insert_by_tokens(what, nullptr).acquired, false};
 }
 
-RadixTree::EpochInsert Index::extend(Position& at, const Insert& what, std::uint64_t epoch) {
+RadixTree::Extended Index::extend(Position& at, const Insert& what, std::uint64_t epoch) {
   const Writing writing(*this);
-  if (epoch != epoch_in_commit(what.adapter_id)) return {{}, true};
+  if (epoch != epoch_in_commit(what.adapter_id)) return {{{}, true}, {}};
   Inserted inserted = insert_step(what, at, Claim::kHandle, trie_.depth(at), nullptr);
   at = inserted.end;
-  return {std::move(inserted.acquired), false};
+  return {{std::move(inserted.acquired), false}, std::move(inserted.existing)};
 }
 
-bool Index::truncate(Position& at, std::size_t depth, AdapterId adapter_id, std::uint64_t epoch) {
+void Index::truncate(Position& at, std::size_t depth, AdapterId adapter_id, std::uint64_t epoch) {
   const Writing writing(*this);
-  if (epoch != epoch_in_commit(adapter_id)) return false;
-  if (depth == trie_.depth(at)) return true;
+  if (epoch != epoch_in_commit(adapter_id) || depth == trie_.depth(at)) return;
   const Position target = trie_.ancestor(at, depth);
   const Gate::Closed closed(gate_);
   if (depth > 0) trie_.claim(target, Claim::kHandle, 0);  // stamps nothing: every stamp is newer
   trie_.take_claim(at, Claim::kHandle);
   at = target;
-  return true;
 }
 
 EvictedBlocks Index::evict(std::size_t num_blocks) {

@@ -55,17 +55,11 @@ class Index {
   void release(std::span<const TokenId> tokens, std::size_t matched_tokens, AdapterId adapter_id, Epoch epoch);
 
   // Inserts below `at`, which the caller holds by handle since `epoch`, and moves the hold to the new end.
-  RadixTree::EpochInsert extend(Position& at, const Insert& what, std::uint64_t epoch);
-  // Moves the hold up to `depth` blocks. False if the epoch has passed.
-  bool truncate(Position& at, std::size_t depth, AdapterId adapter_id, std::uint64_t epoch);
+  RadixTree::Extended extend(Position& at, const Insert& what, std::uint64_t epoch);
+  // Moves the hold up to `depth` blocks, unless the epoch has passed.
+  void truncate(Position& at, std::size_t depth, AdapterId adapter_id, std::uint64_t epoch);
   // One more hold at `at`, unless the epoch has passed.
   void share_handle(Position at, AdapterId adapter_id, std::uint64_t epoch);
-  struct ReadBlocks {
-    std::size_t from_depth = 0;
-    std::span<BlockId> blocks;  // as many as there are from there to the position
-  };
-  // The ids of the blocks below from_depth. False if the epoch has passed.
-  [[nodiscard]] bool read_blocks(Position at, AdapterId adapter_id, std::uint64_t epoch, ReadBlocks what) const;
   void release_handle(Position at, AdapterId adapter_id, std::uint64_t epoch) noexcept;
 
   EvictedBlocks evict(std::size_t num_blocks);
@@ -126,6 +120,7 @@ class Index {
   void count_hit(const SnapshotTable::Snapshot& snapshot) CAIRN_REQUIRES(snapshots_lock_);
   struct Inserted {
     InsertAcquired acquired;
+    std::vector<BlockId> existing;  // of the nodes that were there, for handles
     Position end;
     std::optional<SnapshotId> displaced;
   };

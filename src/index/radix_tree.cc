@@ -308,14 +308,14 @@ RadixTree::Acquired RadixTree::acquire(std::span<const TokenId> tokens, SessionH
   return acquired;
 }
 
-RadixTree::EpochInsert RadixTree::extend(PrefixHandle& handle, std::span<const TokenId> tokens,
-                                         std::span<const BlockId> block_table,
-                                         std::span<const DiskBlockId> disk_block_ids) {
+RadixTree::Extended RadixTree::extend(PrefixHandle& handle, std::span<const TokenId> tokens,
+                                      std::span<const BlockId> block_table,
+                                      std::span<const DiskBlockId> disk_block_ids) {
   impl_->check_handle(handle);
   check_disk_block_ids(disk_block_ids.size(), block_table.size());
   Position at = Impl::place_of(handle);
   const Index::Insert what{tokens, block_table, disk_block_ids, 0, handle.adapter_id_};
-  EpochInsert result = impl_->index.extend(at, what, handle.epoch_);
+  Extended result = impl_->index.extend(at, what, handle.epoch_);
   if (result.epoch_passed) return result;
   const std::size_t added = std::min(tokens.size() / impl_->block_size, block_table.size()) * impl_->block_size;
   Impl::move_handle(handle, at, handle.tokens_ + added);
@@ -330,7 +330,7 @@ void RadixTree::truncate(PrefixHandle& handle, std::size_t tokens) {
   }
   const std::size_t depth = tokens / impl_->block_size;
   Position at = Impl::place_of(handle);
-  if (!impl_->index.truncate(at, depth, handle.adapter_id_, handle.epoch_)) return;
+  impl_->index.truncate(at, depth, handle.adapter_id_, handle.epoch_);
   Impl::move_handle(handle, at, depth * impl_->block_size);
 }
 
@@ -343,21 +343,6 @@ PrefixHandle RadixTree::share(const PrefixHandle& handle) {
   other.epoch_ = handle.epoch_;
   Impl::move_handle(other, Impl::place_of(handle), handle.tokens_);
   return other;
-}
-
-bool RadixTree::read_blocks(const PrefixHandle& handle, std::size_t from_tokens, std::span<BlockId> out) const {
-  impl_->check_handle(handle);
-  if (from_tokens > handle.tokens_) {
-    refuse("from_tokens", std::to_string(from_tokens) + " is more than the " + std::to_string(handle.tokens_) +
-                              " that the handle holds");
-  }
-  const std::size_t from_depth = from_tokens / impl_->block_size;
-  const std::size_t count = handle.tokens_ / impl_->block_size - from_depth;
-  if (out.size() < count) {
-    refuse("out", "has room for " + std::to_string(out.size()) + " blocks; there are " + std::to_string(count));
-  }
-  return impl_->index.read_blocks(Impl::place_of(handle), handle.adapter_id_, handle.epoch_,
-                                  {.from_depth = from_depth, .blocks = out.first(count)});
 }
 
 void RadixTree::release(PrefixHandle& handle) {
