@@ -60,4 +60,8 @@ Comparison compare(const Workload& workload, const ComparisonOptions& options) {
   return comparison;
 }
 
+std::size_t count_distinct_blocks(const Workload& workload, const ReplayOptions& options) {
+  return run_radix_tree("unbounded", workload, options, std::nullopt).created_blocks;
+}
+
 }  // namespace cairn::replay

@@ -26,6 +26,9 @@ struct Comparison {
 // at its end. Throws as Replayer and PoolSize::blocks do.
 [[nodiscard]] Comparison compare(const Workload& workload, const ComparisonOptions& options);
 
+// All distinct full blocks of the workload, by an unbounded run. Throws as compare.
+[[nodiscard]] std::size_t count_distinct_blocks(const Workload& workload, const ReplayOptions& options);
+
 }  // namespace cairn::replay
 
 #endif  // CAIRN_REPLAY_COMPARISON_H_

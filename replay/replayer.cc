@@ -53,17 +53,12 @@ double RunResult::block_hit_rate() const {
 }
 
 Replayer::Replayer(PrefixCache& cache, SimulatedBlockPool& pool, const Workload& workload, ReplayOptions options)
-    : cache_(cache), pool_(pool), workload_(workload), options_(std::move(options)) {
+    : cache_(cache),
+      pool_(pool),
+      workload_(workload),
+      options_(std::move(options)),
+      running_(workload, options_.concurrency, options_.service_rate) {
   if (options_.block_size == 0) throw std::invalid_argument("block_size 0: must be at least 1");
-  if (options_.concurrency == 0) throw std::invalid_argument("concurrency 0: must be at least 1");
-  if (options_.service_rate) {
-    if (!std::isfinite(*options_.service_rate) || *options_.service_rate <= 0) {
-      throw std::invalid_argument(fmt::format("service_rate {}: must be above 0", *options_.service_rate));
-    }
-    if (!workload_.has_timestamps()) {
-      throw std::invalid_argument("service_rate: needs a workload with time stamps");
-    }
-  }
 }
 
 RunResult Replayer::run() {
@@ -83,8 +78,9 @@ RunResult Replayer::run() {
     }
     if (options_.on_request_done) options_.on_request_done();
   }
-  while (!running_.empty()) finish_first();
+  while (!running_.empty()) finish(running_.take_first());
   sweep();
+  result_.peak_running = running_.peak();
   result_.peak_blocks = pool_.peak_used();
   result_.cache_time_p50_us = percentile_us(cache_ns_, 0.50);
   result_.cache_time_p99_us = percentile_us(cache_ns_, 0.99);
@@ -94,7 +90,7 @@ RunResult Replayer::run() {
 }
 
 void Replayer::admit(std::size_t index, std::size_t blocks_needed) {
-  make_room_for(index);
+  running_.make_room_for(index, [this](Running ended) { finish(std::move(ended)); });
   const Request& request = workload_[index];
   workload_.prompt(index, prompt_);
   digests_.clear();
@@ -109,23 +105,10 @@ void Replayer::admit(std::size_t index, std::size_t blocks_needed) {
                       describe(index), blocks_needed, pool_.capacity().value_or(0)));
     }
     waited = true;
-    finish_first();
+    finish(running_.take_first());
   }
   if (waited) ++result_.waited;
-  const double end_ms = options_.service_rate ? clock_ms_ + request.output_length / *options_.service_rate * 1e3 : 0.0;
-  running_.emplace(RunningOrder{end_ms, admitted_++}, std::move(running));
-  result_.peak_running = std::max(result_.peak_running, running_.size());
-}
-
-// Ends what has to end before the request at `index` may be looked up.
-void Replayer::make_room_for(std::size_t index) {
-  if (!options_.service_rate) {
-    while (running_.size() >= options_.concurrency) finish_first();
-    return;
-  }
-  // The one before may have waited beyond this one's arrival.
-  clock_ms_ = std::max(clock_ms_, workload_[index].timestamp_ms);
-  while (!running_.empty() && running_.begin()->first.first <= clock_ms_) finish_first();
+  running_.add(index, std::move(running));
 }
 
 // Looks up, allocates and inserts. If the pool is short even after evicting, nothing is held afterwards.
@@ -181,13 +164,7 @@ void Replayer::publish(const Running& running, std::span<const TokenId> tokens, 
   result_.created_blocks += acquired.blocks.size();
 }
 
-void Replayer::finish_first() {
-  auto first = running_.extract(running_.begin());
-  if (options_.service_rate) clock_ms_ = std::max(clock_ms_, first.key().first);
-  finish(first.mapped());
-}
-
-void Replayer::finish(Running& running) {
+void Replayer::finish(Running running) {
   const Request& request = workload_[running.index];
   workload_.prompt(running.index, ended_tokens_);
   if (request.has_output_tokens) {

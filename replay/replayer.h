@@ -7,14 +7,13 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
-#include <map>
 #include <optional>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include "replay/block_pool.h"
 #include "replay/content_digest.h"
+#include "replay/running_sequences.h"
 #include "replay/workload.h"
 
 namespace cairn::replay {
@@ -86,15 +85,11 @@ class Replayer {
     std::vector<BlockId> table;  // one reference on each is held
     std::uint64_t cache_ns = 0;
   };
-  // End in virtual time (0 without a service rate), then order of admission.
-  using RunningOrder = std::pair<double, std::uint64_t>;
 
   void admit(std::size_t index, std::size_t blocks_needed);
   bool try_admit(Running& running, std::size_t blocks_needed);
   void count_admitted(const Running& running, std::size_t matched_blocks);
-  void make_room_for(std::size_t index);
-  void finish_first();
-  void finish(Running& running);
+  void finish(Running running);
   void publish(const Running& running, std::span<const TokenId> tokens, std::size_t held_tokens,
                std::uint64_t& cache_ns);
   void sweep();
@@ -108,9 +103,7 @@ class Replayer {
   const Workload& workload_;
   ReplayOptions options_;
   RunResult result_;
-  std::map<RunningOrder, Running> running_;
-  double clock_ms_ = 0;
-  std::uint64_t admitted_ = 0;
+  RunningSequences<Running> running_;
   std::vector<std::uint64_t> cache_ns_;  // of each finished request
 
   // Of the request being admitted, kept to reuse the memory.

@@ -1,4 +1,4 @@
-// What a comparison found, for people (a table) and for programs (JSON). Both are described in docs/replay.md.
+// What a replay found, for people (a table) and for programs (JSON). Both are described in docs/replay.md.
 #ifndef CAIRN_REPLAY_REPORT_H_
 #define CAIRN_REPLAY_REPORT_H_
 
@@ -10,6 +10,7 @@
 #include "replay/builtin_workload.h"
 #include "replay/comparison.h"
 #include "replay/trace_reader.h"
+#include "replay/verified_replayer.h"
 
 namespace cairn::replay {
 
@@ -29,7 +30,13 @@ struct Report {
   std::uint64_t prompt_tokens = 0;
   std::uint64_t output_tokens = 0;
   ComparisonOptions options;
-  Comparison comparison;
+  Comparison comparison;  // with a verified run: no runs, and distinct_blocks only if they had to be counted, else 0
+
+  struct VerifiedRun {
+    VerifiedReplayOptions options;
+    VerifiedResult result;
+  };
+  std::optional<VerifiedRun> verified;
 };
 
 [[nodiscard]] std::string table(const Report& report);

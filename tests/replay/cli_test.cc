@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 #include <sys/wait.h>
 
+#include <cstdint>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
@@ -171,6 +172,59 @@ TEST_F(CairnCommand, OverlapIsAnOption) {
   EXPECT_EQ(peak_running("--service-rate 100"), 1);
 }
 
+TEST_F(CairnCommand, TheVerifyingEngineChecksEveryByteItIsHanded) {
+  const std::string path = file("t.jsonl", kTokenTrace);
+  const Result result = run("replay --engine verify --block-size 4 --blocks 10 --json - " + path);
+  ASSERT_EQ(result.exit_code, 0) << result.err;
+  const Json document = Json::parse(result.out);
+  EXPECT_EQ(document.at("settings").at("engine"), "verify");
+  EXPECT_TRUE(document.at("workload").at("distinct_blocks").is_null());
+  ASSERT_EQ(document.at("runs").size(), 1U);
+  const Json& verified = document.at("runs").at(0);
+  EXPECT_EQ(verified.at("name"), "verify");
+  EXPECT_EQ(verified.at("prompt_tokens"), 13);
+  EXPECT_EQ(verified.at("matched_tokens"), 4);
+  EXPECT_EQ(verified.at("reused_tokens"), 4);
+  EXPECT_EQ(verified.at("block_bytes_checked"), 2 * 4 * 8) << "the one reused, and the one computed twice";
+  EXPECT_EQ(verified.at("states_checked"), 0);
+  const Result table = run("replay --engine verify --block-size 4 --blocks 10 " + path);
+  EXPECT_THAT(table.out,
+              AllOf(HasSubstr("engine    verifying, prefill in chunks of 2048 tokens, attention layers only"),
+                    HasSubstr("reused tokens"), HasSubstr("blocks checked")));
+}
+
+TEST_F(CairnCommand, TheVerifyingEngineReplaysAHybridModel) {
+  const Result result =
+      run("replay --requests 40 --engine verify --snapshots 20 --snapshot-bytes 100 --checkpoint-every 512 "
+          "--prefill-chunk 300 --blocks 50% --json -");
+  ASSERT_EQ(result.exit_code, 0) << result.err;
+  const Json document = Json::parse(result.out);
+  const Json& settings = document.at("settings");
+  EXPECT_EQ(settings.at("snapshots"), 20);
+  EXPECT_EQ(settings.at("snapshot_bytes"), 100);
+  EXPECT_EQ(settings.at("checkpoint_every"), 512);
+  EXPECT_EQ(settings.at("prefill_chunk"), 300);
+  EXPECT_GT(document.at("workload").at("distinct_blocks"), 0);
+  const Json& verified = document.at("runs").at(0);
+  const auto count = [&](const char* name) { return verified.at(name).get<std::uint64_t>(); };
+  EXPECT_EQ(count("prompt_tokens"), count("reused_tokens") + count("computed_tokens"));
+  EXPECT_EQ(count("matched_tokens"), count("reused_tokens") + count("stateless_tokens"));
+  EXPECT_GT(count("reused_tokens"), 0U);
+  EXPECT_GT(count("captures_published"), 20U);
+  EXPECT_EQ(count("state_bytes_checked"), 100 * count("states_checked"));
+  EXPECT_GT(count("states_checked"), 0U);
+}
+
+TEST_F(CairnCommand, TheVerifyingEngineNamesRequestsThatNeverFitAndTokensItCannotTake) {
+  const Result rejected = run("replay --engine verify --block-size 1 --blocks 7 " + file("t.jsonl", kTokenTrace));
+  EXPECT_EQ(rejected.exit_code, 0);
+  EXPECT_THAT(rejected.out, HasSubstr("2 requests can never fit into the pool of 7 blocks, the first of them:\n"
+                                      "  line 1: needs 8 blocks\n  line 2: needs 8 blocks\n"));
+  const Result reserved = run("replay --engine verify --blocks 7 " + file("r.jsonl", "{\"tokens\": [2147483648]}\n"));
+  EXPECT_EQ(reserved.exit_code, 1);
+  EXPECT_THAT(reserved.err, HasSubstr("request 1 (line 1): "));
+}
+
 TEST_F(CairnCommand, AServiceRateNeedsTimeStamps) {
   const Result result = run("replay --blocks 9 --service-rate 10 " + file("t.jsonl", "{\"tokens\": [1]}\n"));
   EXPECT_EQ(result.exit_code, 1);
@@ -196,6 +250,20 @@ TEST_F(CairnCommand, WrongUseIsToldWithValueAndRule) {
       {"replay --ids loose t.jsonl", "--ids: loose not in {chained,plain}"},
       {"replay --format csv t.jsonl", "--format: csv not in {auto,blocks,tokens}"},
       {"replay --trace-block-size 0 t.jsonl", "--trace-block-size: Value 0 not in range"},
+      {"replay --engine real", "--engine: real not in {index,verify}"},
+      {"replay --snapshots 5", "--snapshots: 5: only the verifying engine has it; add --engine verify"},
+      {"replay --engine index --prefill-chunk 64", "--prefill-chunk: 64: only the verifying engine has it; add"},
+      {"replay --snapshot-bytes 9", "--snapshot-bytes: 9: only the verifying engine has it; add --engine verify"},
+      {"replay --checkpoint-every 16",
+       "--checkpoint-every: 16: only the verifying engine has it; add --engine verify"},
+      {"replay --engine verify --checkpoint-every 16", "16: without --snapshots no state is kept; add --snapshots N"},
+      {"replay --engine verify --snapshot-bytes 9", "9: without --snapshots no state is kept; add --snapshots N"},
+      {"replay --engine verify --snapshots 5 --checkpoint-every 100",
+       "--checkpoint-every: 100: must be a multiple of the block size 16; take 96 or 112"},
+      {"replay --engine verify --snapshots 5 --checkpoint-every 3 --block-size 8",
+       "--checkpoint-every: 3: must be a multiple of the block size 8; take 8"},
+      {"replay --engine verify --snapshots 0", "--snapshots: Value 0 not in range 1 to 10000000"},
+      {"replay --engine verify --prefill-chunk 0", "--prefill-chunk: Value 0 not in range 1 to 16777216"},
   };
   for (const auto& [arguments, message] : cases) {
     const Result result = run(arguments);

@@ -63,7 +63,7 @@ TEST(Report, JsonHasEveryNumberAndTheSettings) {
   EXPECT_EQ(document.at("schema_version"), 1);
   EXPECT_EQ(document.at("settings"), Json::parse(R"({"workload": "trace", "trace": "some/trace.jsonl",
       "format": "blocks", "trace_block_size": 64, "ids": "plain", "skip_bad_lines": false, "requests": 3,
-      "block_size": 32, "blocks": "12.5%", "concurrency": 4, "service_rate": null})"));
+      "block_size": 32, "blocks": "12.5%", "concurrency": 4, "service_rate": null, "engine": "index"})"));
   EXPECT_EQ(document.at("workload"), Json::parse(R"({"requests": 3, "prompt_tokens": 2000000, "output_tokens": 10,
       "distinct_blocks": 8000})"));
   EXPECT_EQ(document.at("bad_lines"), 7);
@@ -90,7 +90,7 @@ TEST(Report, JsonOfTheBuiltinWorkloadNamesItsSeed) {
   report.options.replay.service_rate = 12.5;
   const Json document = Json::parse(json(report));
   EXPECT_EQ(document.at("settings"), Json::parse(R"({"workload": "built-in", "seed": 42, "requests": 3,
-      "block_size": 32, "blocks": "12.5%", "concurrency": null, "service_rate": 12.5})"));
+      "block_size": 32, "blocks": "12.5%", "concurrency": null, "service_rate": 12.5, "engine": "index"})"));
   EXPECT_FALSE(document.contains("bad_lines"));
 }
 
@@ -147,6 +147,89 @@ TEST(Report, TheTableHasOneAlignedColumnForEachRun) {
   EXPECT_THAT(row("evicted blocks"), ElementsAre("12", "12", "12"));
   EXPECT_THAT(row("peak blocks"), ElementsAre("55", "55", "55"));
   EXPECT_THAT(row("cache time per request, p99"), ElementsAre("99.8", "us", "99.8", "us", "99.8", "us"));
+}
+
+// ---- With the verifying engine ----
+
+Report verified_report() {
+  Report report = trace_report();
+  report.comparison.runs.clear();
+  report.verified = Report::VerifiedRun{
+      .options = {.replay = report.options.replay,
+                  .prefill_chunk_tokens = 512,
+                  .snapshots = SnapshotOptions{.slots = 1200, .slot_bytes = 4096, .checkpoint_every_tokens = 64}},
+      .result = {.requests = 3,
+                 .rejected = 1,
+                 .first_rejected = {{.line = 2, .blocks_needed = 4321}},
+                 .waited = 2,
+                 .prompt_tokens = 4000,
+                 .matched_tokens = 3000,
+                 .reused_tokens = 1000,
+                 .stateless_tokens = 2000,
+                 .computed_tokens = 3001,
+                 .output_tokens = 9,
+                 .published_blocks = 60,
+                 .deduplicated_blocks = 4,
+                 .evicted_blocks = 12,
+                 .captures_published = 31,
+                 .captures_declined = 32,
+                 .captures_abandoned = 33,
+                 .evicted_snapshots = 34,
+                 .engine = {.blocks_checked = 41,
+                            .block_bytes_checked = 42,
+                            .states_checked = 43,
+                            .state_bytes_checked = 44,
+                            .block_bytes_written = 45,
+                            .states_written = 46,
+                            .steps = 47},
+                 .pool_blocks = 1000,
+                 .peak_blocks = 55,
+                 .peak_running = 5,
+                 .wall_time_s = 2.5}};
+  return report;
+}
+
+TEST(Report, JsonOfAVerifiedRunHasEveryNumberAndTheSettings) {
+  Report report = verified_report();
+  Json document = Json::parse(json(report));
+  const Json& settings = document.at("settings");
+  EXPECT_EQ(settings.at("engine"), "verify");
+  EXPECT_EQ(settings.at("prefill_chunk"), 512);
+  EXPECT_EQ(settings.at("snapshots"), 1200);
+  EXPECT_EQ(settings.at("snapshot_bytes"), 4096);
+  EXPECT_EQ(settings.at("checkpoint_every"), 64);
+  EXPECT_EQ(document.at("runs"), Json::parse(R"([{"name": "verify", "requests": 3, "rejected": 1,
+      "first_rejected": [{"line": 2, "blocks_needed": 4321}], "waited": 2, "prompt_tokens": 4000,
+      "matched_tokens": 3000, "stateless_tokens": 2000, "reused_tokens": 1000, "computed_tokens": 3001,
+      "match_rate": 0.75, "reuse_rate": 0.25, "output_tokens": 9, "published_blocks": 60, "deduplicated_blocks": 4,
+      "evicted_blocks": 12, "pool_blocks": 1000, "peak_blocks": 55, "peak_running": 5, "captures_published": 31,
+      "captures_declined": 32, "captures_abandoned": 33, "evicted_snapshots": 34, "steps": 47, "blocks_checked": 41,
+      "block_bytes_checked": 42, "states_checked": 43, "state_bytes_checked": 44, "block_bytes_written": 45,
+      "states_written": 46, "wall_time_s": 2.5}])"));
+  EXPECT_EQ(document.at("workload").at("distinct_blocks"), 8000);
+  report.options.pool = PoolSize::parse("1000");
+  report.verified->options.snapshots.reset();
+  document = Json::parse(json(report));
+  EXPECT_TRUE(document.at("workload").at("distinct_blocks").is_null()) << "they were not counted";
+  EXPECT_TRUE(document.at("settings").at("snapshots").is_null());
+  EXPECT_TRUE(document.at("settings").at("snapshot_bytes").is_null());
+  EXPECT_TRUE(document.at("settings").at("checkpoint_every").is_null());
+}
+
+TEST(Report, TheTableOfAVerifiedRunNamesTheModelAndWhatIsLostForLackOfState) {
+  Report report = verified_report();
+  const std::string text = table(report);
+  EXPECT_THAT(text,
+              HasSubstr("\nengine    verifying, prefill in chunks of 512 tokens, 1,200 snapshots of 4,096 bytes, "
+                        "a checkpoint every 64 tokens\n\n"));
+  EXPECT_THAT(text, testing::ContainsRegex("\n  lost for lack of state +2,000\nreused tokens +1,000\n"));
+  EXPECT_THAT(text, testing::ContainsRegex("\nmatch rate \\(KV\\) +75.00 %\nreuse rate +25.00 %\n"));
+  EXPECT_THAT(text, HasSubstr("\n1 requests can never fit into the pool of 1,000 blocks, the first of them:\n"
+                              "  line 2: needs 4,321 blocks\n"));
+  report.verified->options.snapshots->checkpoint_every_tokens = 0;
+  EXPECT_THAT(table(report), HasSubstr("4,096 bytes, no checkpoints\n"));
+  report.verified->options.snapshots.reset();
+  EXPECT_THAT(table(report), HasSubstr("chunks of 512 tokens, attention layers only\n"));
 }
 
 }  // namespace

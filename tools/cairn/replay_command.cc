@@ -16,6 +16,7 @@
 #include "replay/line_source.h"
 #include "replay/report.h"
 #include "replay/trace_reader.h"
+#include "replay/verified_replayer.h"
 
 namespace cairn::tool {
 namespace {
@@ -23,6 +24,8 @@ namespace {
 constexpr std::size_t kBlockTokensMax = 65'536;
 constexpr std::size_t kConcurrencyMax = 1'000'000;
 constexpr std::size_t kRuns = 3;
+constexpr std::size_t kSnapshotsMax = 10'000'000;
+constexpr std::size_t kSnapshotBytesMax = std::size_t{1} << 32;
 
 constexpr const char* kExamples = R"(Examples:
   cairn replay
@@ -35,6 +38,10 @@ constexpr const char* kExamples = R"(Examples:
       ids of 64 tokens; overlap from the time stamps, 40 output tokens/s each
   cairn replay blocks.jsonl --trace-block-size 16 --ids plain
       ids that name a block alone, not its prefix
+  cairn replay conversation_trace.jsonl --engine verify --blocks 566k
+      with an engine that writes every KV block and checks every byte it gets
+  cairn replay --engine verify --snapshots 200 --checkpoint-every 1024
+      the same of a hybrid model, whose recurrent state is kept in 200 slots
   zcat tokens.jsonl.gz | cairn replay - --json - | jq '.runs[].token_hit_rate'
       tokens from standard input, the report as JSON
 
@@ -50,6 +57,10 @@ struct Arguments {
   std::string blocks = "10%";
   replay::ReplayOptions replay;
   double service_rate = 0;
+  bool verify = false;
+  std::size_t prefill_chunk = replay::VerifiedReplayOptions{}.prefill_chunk_tokens;
+  std::optional<std::size_t> snapshots;
+  replay::SnapshotOptions snapshot;  // but for the slots
   std::string json;
 };
 
@@ -160,6 +171,66 @@ void add_engine_options(CLI::App& command, Arguments& arguments) {
       ->group(kGroup);
 }
 
+void add_verifying_options(CLI::App& command, Arguments& arguments) {
+  constexpr const char* kGroup = "Verifying engine";
+  command
+      .add_option_function<std::string>(
+          "--engine", [&arguments](const std::string& name) { arguments.verify = name == "verify"; },
+          "index: the calls of an engine, no bytes; verify: an engine on leases that checks every byte")
+      ->check(CLI::IsMember({"index", "verify"}))
+      ->type_name("")
+      ->default_str("index")
+      ->group(kGroup);
+  command.add_option("--prefill-chunk", arguments.prefill_chunk, "Tokens of a prompt that one step computes, at most")
+      ->check(CLI::Range(std::uint64_t{1}, replay::kSequenceTokensMax))
+      ->type_name("TOKENS")
+      ->capture_default_str()
+      ->group(kGroup);
+  command.add_option("--snapshots", arguments.snapshots, "A hybrid model, with slots for so many states")
+      ->check(CLI::Range(std::size_t{1}, kSnapshotsMax))
+      ->type_name("N")
+      ->group(kGroup);
+  command.add_option("--snapshot-bytes", arguments.snapshot.slot_bytes, "Size of a state")
+      ->check(CLI::Range(std::size_t{1}, kSnapshotBytesMax))
+      ->type_name("BYTES")
+      ->capture_default_str()
+      ->group(kGroup);
+  command
+      .add_option("--checkpoint-every", arguments.snapshot.checkpoint_every_tokens,
+                  "Keep the state every so many tokens of a prompt, beside tails and branch points; 0: do not")
+      ->check(CLI::Range(std::uint64_t{0}, replay::kSequenceTokensMax))
+      ->type_name("TOKENS")
+      ->capture_default_str()
+      ->group(kGroup);
+}
+
+// What one option asks of another.
+void check_combinations(const CLI::App& command, const Arguments& arguments) {
+  const auto given = [&command](const char* name) { return command.get_option(name)->count() > 0; };
+  const auto value = [&command](const char* name) { return command.get_option(name)->results().front(); };
+  for (const char* name : {"--snapshots", "--snapshot-bytes", "--checkpoint-every", "--prefill-chunk"}) {
+    if (given(name) && !arguments.verify) {
+      throw CLI::ValidationError(
+          name, fmt::format("{}: only the verifying engine has it; add --engine verify", value(name)));
+    }
+  }
+  for (const char* name : {"--snapshot-bytes", "--checkpoint-every"}) {
+    if (given(name) && !arguments.snapshots) {
+      throw CLI::ValidationError(
+          name, fmt::format("{}: without --snapshots no state is kept; add --snapshots N", value(name)));
+    }
+  }
+  const std::size_t block_size = arguments.replay.block_size;
+  const std::size_t every = arguments.snapshot.checkpoint_every_tokens;
+  if (every % block_size != 0) {
+    const std::size_t below = every / block_size * block_size;
+    throw CLI::ValidationError(
+        "--checkpoint-every",
+        fmt::format("{}: must be a multiple of the block size {}; take {}{}", every, block_size,
+                    below > 0 ? fmt::format("{} or ", below) : std::string(), below + block_size));
+  }
+}
+
 // What CLI11 checks by name, as the library's own types.
 replay::TraceOptions trace_options_of(const Arguments& arguments) {
   replay::TraceOptions options = arguments.trace_options;
@@ -186,7 +257,34 @@ replay::Workload load(const Arguments& arguments, replay::Report& report) {
   return std::move(trace.workload);
 }
 
-void run(const Arguments& arguments) {
+void compare(const replay::Workload& workload, replay::Report& report) {
+  ProgressMeter progress(workload.size() * kRuns);
+  report.options.replay.on_request_done = [&progress] { progress.add_one(); };
+  report.comparison = replay::compare(workload, report.options);
+  report.options.replay.on_request_done = nullptr;
+}
+
+void verify(const replay::Workload& workload, const Arguments& arguments, replay::Report& report) {
+  replay::Report::VerifiedRun& verified = report.verified.emplace();
+  verified.options.prefill_chunk_tokens = arguments.prefill_chunk;
+  if (arguments.snapshots) {
+    verified.options.snapshots = arguments.snapshot;
+    verified.options.snapshots->slots = *arguments.snapshots;
+  }
+  const replay::PoolSize& pool = report.options.pool;
+  ProgressMeter progress(workload.size() * (pool.is_share() ? 2 : 1));
+  verified.options.replay = report.options.replay;
+  verified.options.replay.on_request_done = [&progress] { progress.add_one(); };
+  if (pool.is_share()) {
+    report.comparison.distinct_blocks = replay::count_distinct_blocks(workload, verified.options.replay);
+  }
+  report.comparison.pool_blocks = pool.blocks(report.options.replay.block_size, report.comparison.distinct_blocks);
+  verified.result = replay::replay_verified(workload, report.comparison.pool_blocks, verified.options);
+  verified.options.replay.on_request_done = nullptr;
+}
+
+void run(const CLI::App& command, const Arguments& arguments) {
+  check_combinations(command, arguments);
   replay::Report report;
   const replay::Workload workload = load(arguments, report);
   report.requests = workload.size();
@@ -195,11 +293,10 @@ void run(const Arguments& arguments) {
   report.options.pool = replay::PoolSize::parse(arguments.blocks);
   report.options.replay = arguments.replay;
   if (arguments.service_rate > 0) report.options.replay.service_rate = arguments.service_rate;
-  {
-    ProgressMeter progress(workload.size() * kRuns);
-    report.options.replay.on_request_done = [&progress] { progress.add_one(); };
-    report.comparison = replay::compare(workload, report.options);
-    report.options.replay.on_request_done = nullptr;
+  if (arguments.verify) {
+    verify(workload, arguments, report);
+  } else {
+    compare(workload, report);
   }
   if (arguments.json == "-") {
     write_to_stdout(replay::json(report));
@@ -219,13 +316,14 @@ void add_replay_command(CLI::App& app) {
   add_workload_options(*command, *arguments);
   add_trace_options(*command, *arguments);
   add_engine_options(*command, *arguments);
+  add_verifying_options(*command, *arguments);
   command
       ->add_option("--json", arguments->json,
                    "Write every number and the settings to a file; - prints them instead "
                    "of the table")
       ->type_name("FILE");
   command->footer(kExamples);
-  command->callback([arguments] { run(*arguments); });
+  command->callback([command, arguments] { run(*command, *arguments); });
 }
 
 }  // namespace cairn::tool

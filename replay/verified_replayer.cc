@@ -1,0 +1,281 @@
+#include "replay/verified_replayer.h"
+
+#include <cairn/block_pool.h>
+#include <cairn/cache_manager.h>
+#include <cairn/snapshot_pool.h>
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <chrono>
+#include <memory>
+#include <new>
+#include <span>
+#include <stdexcept>
+#include <string>
+#include <utility>
+
+#include "replay/errors.h"
+#include "replay/running_sequences.h"
+#include "replay/verified_sequence.h"
+
+namespace cairn::replay {
+namespace {
+
+double rate(std::uint64_t part, std::uint64_t whole) {
+  return whole == 0 ? 0.0 : static_cast<double>(part) / static_cast<double>(whole);
+}
+
+void check(const VerifiedReplayOptions& options) {
+  const std::size_t block_size = options.replay.block_size;
+  if (block_size == 0) throw std::invalid_argument("block_size 0: must be at least 1");
+  if (options.prefill_chunk_tokens == 0) throw std::invalid_argument("prefill_chunk_tokens 0: must be at least 1");
+  if (!options.snapshots) return;
+  if (options.snapshots->slots == 0) throw std::invalid_argument("snapshots 0: must be at least 1");
+  if (options.snapshots->slot_bytes == 0) throw std::invalid_argument("snapshot bytes 0: must be at least 1");
+  if (const std::size_t every = options.snapshots->checkpoint_every_tokens; every % block_size != 0) {
+    throw std::invalid_argument(
+        fmt::format("checkpoint_every_tokens {}: must be a multiple of the block size {}", every, block_size));
+  }
+}
+
+template <typename Pool, typename Options>
+std::shared_ptr<Pool> pool_in_memory(const char* what, std::size_t count, std::size_t bytes_each, Options options) {
+  try {
+    return std::make_shared<Pool>(std::move(options));
+  } catch (const std::bad_alloc&) {
+    throw std::runtime_error(fmt::format("{} {} of {} bytes each do not fit into memory", count, what, bytes_each));
+  }
+}
+
+std::shared_ptr<BlockPool> block_pool(std::size_t blocks, std::size_t block_size) {
+  const std::size_t bytes = block_size * kKvBytesPerToken;
+  return pool_in_memory<BlockPool>("blocks", blocks, bytes, BlockPoolOptions{.blocks = blocks, .block_bytes = bytes});
+}
+
+std::shared_ptr<SnapshotPool> snapshot_pool(const std::optional<SnapshotOptions>& options) {
+  if (!options) return nullptr;
+  return pool_in_memory<SnapshotPool>("snapshots", options->slots, options->slot_bytes,
+                                      SnapshotPoolOptions{.slots = options->slots, .slot_bytes = options->slot_bytes});
+}
+
+class VerifiedReplayer {
+ public:
+  VerifiedReplayer(const Workload& workload, std::size_t blocks, const VerifiedReplayOptions& options)
+      : workload_(workload),
+        options_(options),
+        blocks_(block_pool(blocks, options.replay.block_size)),
+        snapshots_(snapshot_pool(options.snapshots)),
+        manager_({.block_size = options.replay.block_size,
+                  .blocks = blocks_,
+                  .snapshots = snapshots_,
+                  .checkpoint_every_tokens = options.snapshots ? options.snapshots->checkpoint_every_tokens : 0}),
+        engine_({.manager = manager_,
+                 .block_size = options.replay.block_size,
+                 .blocks = blocks_,
+                 .snapshots = snapshots_}),
+        running_(workload, options.replay.concurrency, options.replay.service_rate) {}
+
+  VerifiedResult run() {
+    const auto start = std::chrono::steady_clock::now();
+    result_.requests = workload_.size();
+    result_.pool_blocks = blocks_->total_blocks();
+    for (std::size_t i = 0; i < workload_.size(); ++i) {
+      admit(i);
+      if (options_.replay.on_request_done) options_.replay.on_request_done();
+    }
+    while (!running_.empty()) finish(running_.take_first());
+    collect(manager_.stats());
+    sweep();
+    result_.wall_time_s = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+    return std::move(result_);
+  }
+
+ private:
+  struct Running {
+    std::size_t index = 0;
+    VerifiedSequence sequence;
+  };
+
+  void admit(std::size_t index);
+  [[nodiscard]] VerifiedSequence::Start try_admit(std::size_t index);
+  void prefill(VerifiedSequence& sequence);
+  void finish(Running running);
+  void collect(const ManagerStats& stats);
+  void check_end(const ManagerStats& stats) const;
+  void sweep();
+  void expect(std::string_view what, std::uint64_t found, std::uint64_t expected) const;
+
+  // Blocks that a request's prompt and output take; the output begins a block of its own, as in Replayer.
+  [[nodiscard]] std::size_t blocks_needed(std::size_t index) const {
+    const std::size_t block_size = options_.replay.block_size;
+    const auto blocks_for = [block_size](std::size_t tokens) {
+      return tokens / block_size + (tokens % block_size != 0 ? 1 : 0);
+    };
+    return blocks_for(workload_[index].prompt_tokens) + blocks_for(workload_[index].output_length);
+  }
+  [[nodiscard]] std::string describe(std::size_t index) const {
+    return fmt::format("request {} (line {})", index + 1, workload_[index].line);
+  }
+
+  const Workload& workload_;
+  const VerifiedReplayOptions& options_;
+  std::shared_ptr<BlockPool> blocks_;
+  std::shared_ptr<SnapshotPool> snapshots_;
+  CacheManager manager_;
+  VerifyingEngine engine_;
+  RunningSequences<Running> running_;
+  VerifiedResult result_;
+  // What has to come back from the manager's counts.
+  std::uint64_t admitted_ = 0;
+  std::uint64_t prompt_tokens_ = 0;
+  std::uint64_t reused_tokens_ = 0;
+};
+
+void VerifiedReplayer::admit(std::size_t index) {
+  if (blocks_needed(index) > blocks_->total_blocks()) {
+    ++result_.rejected;
+    if (result_.first_rejected.size() < RunResult::kRejectedNamedMax) {
+      result_.first_rejected.push_back({.line = workload_[index].line, .blocks_needed = blocks_needed(index)});
+    }
+    return;
+  }
+  running_.make_room_for(index, [this](Running ended) { finish(std::move(ended)); });
+  VerifiedSequence::Start start = try_admit(index);
+  if (!start.sequence) ++result_.waited;
+  while (!start.sequence) {
+    if (running_.empty()) {
+      throw ReplayError(
+          fmt::format("{} is refused for want of {} blocks, though nothing else runs and it needs {} of "
+                      "the pool's {}",
+                      describe(index), start.missing_blocks, blocks_needed(index), blocks_->total_blocks()));
+    }
+    finish(running_.take_first());
+    start = try_admit(index);
+  }
+  ++admitted_;
+  prompt_tokens_ += workload_[index].prompt_tokens;
+  reused_tokens_ += start.sequence->lease().first_token_to_compute();
+  result_.output_tokens += workload_[index].output_length;
+  result_.peak_blocks = std::max(result_.peak_blocks, blocks_->used_blocks());
+  prefill(*start.sequence);
+  running_.add(index, Running{.index = index, .sequence = std::move(*start.sequence)});
+}
+
+VerifiedSequence::Start VerifiedReplayer::try_admit(std::size_t index) {
+  const Request& request = workload_[index];
+  VerifiedRequest verified{.name = describe(index),
+                           .tokens = {},
+                           .session = request.session,
+                           .adapter = request.adapter == 0 ? "" : fmt::format("adapter {}", request.adapter),
+                           .reserve_tokens = blocks_needed(index) * options_.replay.block_size};
+  workload_.prompt(index, verified.tokens);
+  try {
+    return VerifiedSequence::start(engine_, std::move(verified));
+  } catch (const std::invalid_argument& error) {
+    throw std::invalid_argument(fmt::format("{}: {}", describe(index), error.what()));
+  }
+}
+
+void VerifiedReplayer::prefill(VerifiedSequence& sequence) {
+  while (!sequence.all_computed()) {
+    VerifiedStep step(engine_);
+    if (const std::size_t missing = sequence.compute(step, options_.prefill_chunk_tokens); missing > 0) {
+      throw ReplayError(fmt::format("{}: {} blocks are missing after token {}, though admission reserved them",
+                                    sequence.name(), missing, sequence.computed_tokens()));
+    }
+    step.done();
+    sequence.publish();
+  }
+}
+
+void VerifiedReplayer::finish(Running running) {
+  VerifiedSequence& sequence = running.sequence;
+  if (workload_[running.index].has_output_tokens) {
+    std::vector<TokenId> output;
+    workload_.append_output(running.index, output);
+    for (const TokenId token : output) {
+      try {
+        sequence.append({&token, 1});
+      } catch (const std::invalid_argument& error) {
+        throw std::invalid_argument(fmt::format("{}, output: {}", sequence.name(), error.what()));
+      }
+      if (const std::size_t missing = sequence.compute_all(); missing > 0) {
+        throw ReplayError(fmt::format("{}: {} blocks are missing for output token {}, though admission reserved them",
+                                      sequence.name(), missing, sequence.computed_tokens()));
+      }
+    }
+  }
+  sequence.finish();
+}
+
+void VerifiedReplayer::collect(const ManagerStats& stats) {
+  check_end(stats);
+  result_.prompt_tokens = stats.prompt_tokens;
+  result_.matched_tokens = stats.matched_tokens;
+  result_.reused_tokens = stats.reused_tokens;
+  result_.stateless_tokens = stats.stateless_tokens;
+  result_.computed_tokens = stats.computed_tokens;
+  result_.published_blocks = stats.published_blocks;
+  result_.deduplicated_blocks = stats.deduplicated_blocks;
+  result_.evicted_blocks = stats.evicted_blocks;
+  result_.captures_published = stats.captures_published;
+  result_.captures_declined = stats.captures_declined;
+  result_.captures_abandoned = stats.captures_abandoned;
+  result_.evicted_snapshots = stats.evicted_snapshots;
+  result_.engine = engine_.counts();
+  result_.peak_running = running_.peak();
+}
+
+// All leases have ended: nothing is held any more but by the cache, and the manager's counts agree with ours.
+void VerifiedReplayer::check_end(const ManagerStats& stats) const {
+  expect("requests", stats.requests, admitted_);
+  expect("finished requests", stats.finished, admitted_);
+  expect("prompt tokens", stats.prompt_tokens, prompt_tokens_);
+  expect("reused + computed tokens", stats.reused_tokens + stats.computed_tokens, prompt_tokens_);
+  expect("reused tokens", stats.reused_tokens, reused_tokens_);
+  expect("reused + stateless tokens", stats.reused_tokens + stats.stateless_tokens, stats.matched_tokens);
+  expect("resumed, preempted and abandoned requests", stats.resumed + stats.preempted + stats.abandoned, 0);
+  expect("leases and steps that are still there", stats.live_leases + stats.waiting_for_steps + stats.steps_in_flight,
+         0);
+  expect("pinned snapshots", stats.pinned_snapshots, 0);
+  expect("captures published, declined and abandoned without snapshots",
+         snapshots_ ? 0 : stats.captures_published + stats.captures_declined + stats.captures_abandoned, 0);
+  expect("blocks in use", blocks_->used_blocks(), stats.published_blocks - stats.evicted_blocks);
+  if (const std::string fault = manager_.validate(); !fault.empty()) {
+    throw ReplayError(fmt::format("at the end the cache is damaged: {}", fault));
+  }
+}
+
+// The cache gives back what it holds, and the pools are whole.
+void VerifiedReplayer::sweep() {
+  const std::size_t cached = blocks_->used_blocks();
+  const std::size_t resident = snapshots_ ? snapshots_->used_slots() : 0;
+  const ClearReport cleared = manager_.clear();
+  expect("cleared blocks", cleared.blocks, cached);
+  expect("cleared snapshots", cleared.snapshots, resident);
+  expect("blocks in use after all was cleared", blocks_->used_blocks(), 0);
+  expect("slots in use after all was cleared", snapshots_ ? snapshots_->used_slots() : 0, 0);
+  if (const std::string fault = manager_.validate(); !fault.empty()) {
+    throw ReplayError(fmt::format("after all was cleared the cache is damaged: {}", fault));
+  }
+}
+
+void VerifiedReplayer::expect(std::string_view what, std::uint64_t found, std::uint64_t expected) const {
+  if (found != expected) throw ReplayError(fmt::format("at the end: {}: {}, expected {}", what, found, expected));
+}
+
+}  // namespace
+
+double VerifiedResult::reuse_rate() const {
+  return rate(reused_tokens, prompt_tokens);
+}
+double VerifiedResult::match_rate() const {
+  return rate(matched_tokens, prompt_tokens);
+}
+
+VerifiedResult replay_verified(const Workload& workload, std::size_t blocks, const VerifiedReplayOptions& options) {
+  check(options);
+  return VerifiedReplayer(workload, blocks, options).run();
+}
+
+}  // namespace cairn::replay

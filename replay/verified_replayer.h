@@ -1,0 +1,71 @@
+// Replays a workload through a CacheManager with the verifying engine: every byte that the cache hands out is checked.
+#ifndef CAIRN_REPLAY_VERIFIED_REPLAYER_H_
+#define CAIRN_REPLAY_VERIFIED_REPLAYER_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <vector>
+
+#include "replay/replayer.h"
+#include "replay/verifying_engine.h"
+#include "replay/workload.h"
+
+namespace cairn::replay {
+
+// Of a hybrid model: recurrent layers beside the attention layers.
+struct SnapshotOptions {
+  std::size_t slots = 0;
+  std::size_t slot_bytes = 4096;
+  std::size_t checkpoint_every_tokens = 0;  // a multiple of the block size; 0: none, tails and branch points alone
+};
+
+struct VerifiedReplayOptions {
+  ReplayOptions replay{};
+  std::size_t prefill_chunk_tokens = 2048;
+  std::optional<SnapshotOptions> snapshots{};  // none: attention layers alone
+};
+
+// Counts are of admitted requests only, each once, as of its admission.
+struct VerifiedResult {
+  std::uint64_t requests = 0;                   // of the workload: admitted + rejected
+  std::uint64_t rejected = 0;                   // need more blocks than the pool has; in no count below
+  std::vector<RejectedRequest> first_rejected;  // the first RunResult::kRejectedNamedMax of them
+  std::uint64_t waited = 0;                     // admitted only after a running one had made room
+  std::uint64_t prompt_tokens = 0;              // reused + computed
+  std::uint64_t matched_tokens = 0;             // whose KV was there: what attention layers alone could reuse
+  std::uint64_t reused_tokens = 0;
+  std::uint64_t stateless_tokens = 0;  // matched - reused: no state was kept that far
+  std::uint64_t computed_tokens = 0;
+  std::uint64_t output_tokens = 0;
+  std::uint64_t published_blocks = 0;
+  std::uint64_t deduplicated_blocks = 0;  // computed, but somebody had published the same first
+  std::uint64_t evicted_blocks = 0;       // to make room; not what the end of the run sweeps
+  std::uint64_t captures_published = 0;
+  std::uint64_t captures_declined = 0;   // no slot to be had
+  std::uint64_t captures_abandoned = 0;  // captured, but not kept
+  std::uint64_t evicted_snapshots = 0;   // to make room
+  VerifyingEngineCounts engine;
+  std::size_t pool_blocks = 0;
+  std::size_t peak_blocks = 0;   // in use in the pool at once, running and cached
+  std::size_t peak_running = 0;  // sequences
+  double wall_time_s = 0;        // checks included
+
+  [[nodiscard]] double reuse_rate() const;  // reused_tokens / prompt_tokens; 0 if there are none
+  [[nodiscard]] double match_rate() const;  // matched_tokens / prompt_tokens; 0 if there are none
+};
+
+// One replay of one workload through a pool of `blocks`. A request is admitted with room for its prompt and its output
+// (as Replayer reckons), its prompt is computed at once in chunks, captured where the lease asks for it, and published
+// chunk by chunk. When it ends, its output, if its tokens are known, is computed token by token; then it finishes.
+// One that finds too few blocks waits for a running one to end; nobody overtakes it.
+//
+// Throws std::invalid_argument: an option, or a request that admit refuses (token ids from 2^31 on, say), named.
+// Throws ReplayError: a wrong byte, or at the end counts that do not add up or pools that are not whole.
+// Throws std::runtime_error: the pools do not fit into memory.
+[[nodiscard]] VerifiedResult replay_verified(const Workload& workload, std::size_t blocks,
+                                             const VerifiedReplayOptions& options);
+
+}  // namespace cairn::replay
+
+#endif  // CAIRN_REPLAY_VERIFIED_REPLAYER_H_
