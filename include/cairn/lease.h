@@ -113,8 +113,8 @@ class Lease {
 
   // Step `step` writes the KV (or consumes, for recurrent layers) of tokens [from, to). To be called before the step
   // is submitted. Throws std::invalid_argument: an empty range; a gap (from beyond what earlier steps write); from
-  // below published_tokens() or first_token_to_compute(): a published block is never written; to beyond tokens(), or
-  // beyond the block table (reserve first); restored() was not called though there is something to restore.
+  // below published_tokens(), first_token_to_compute() or what was written at the last fork(): what is published or
+  // shared is never written again; to beyond tokens(), or beyond the block table (reserve first).
   void writes(StepId step, std::size_t from, std::size_t to);
 
   // Room for the first `tokens` tokens of the sequence, with what it has: for prefill chunks, decode and lookahead
