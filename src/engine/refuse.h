@@ -17,9 +17,19 @@ namespace cairn {
 }
 
 inline void check_real_tokens(std::span<const TokenId> tokens) {
-  TokenId any = 0;  // one pass without a branch for each token
-  for (const TokenId token : tokens) any |= token;
-  if (any < kFirstReservedToken) return;
+  // Each admission does this with its whole prompt: four quarters at once, so that no step waits for the one before
+  // it.
+  const std::size_t quarter = tokens.size() / 4;
+  const TokenId* const t = tokens.data();
+  TokenId a = 0, b = 0, c = 0, d = 0;
+  for (std::size_t i = 0; i < quarter; ++i) {
+    a |= t[i];
+    b |= t[quarter + i];
+    c |= t[2 * quarter + i];
+    d |= t[3 * quarter + i];
+  }
+  for (const TokenId token : tokens.subspan(4 * quarter)) a |= token;
+  if ((a | b | c | d) < kFirstReservedToken) return;
   const auto wrong = std::ranges::find_if(tokens, [](TokenId token) { return token >= kFirstReservedToken; });
   refuse("tokens", "token " + std::to_string(wrong - tokens.begin()) + " has the id " + std::to_string(*wrong) +
                        "; ids from 2^31 on are reserved for media");
