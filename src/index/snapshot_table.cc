@@ -9,7 +9,7 @@ namespace cairn {
 namespace {
 
 // A snapshot that is no tail is in the lane of its session and in the one for any session.
-constexpr bool kBothLanes[] = {false, true};
+constexpr std::array<bool, 2> kBothLanes = {false, true};
 
 }  // namespace
 
@@ -19,9 +19,22 @@ SnapshotTable::SnapshotTable(BlockTrie& trie, Gate& gate, std::uint64_t hash_see
       hash_seed_(hash_seed),
       shared_(shared),
       places_(0, PlaceHash{&snapshots_}, PlaceEqual{&snapshots_}),
+      lanes_(0, LaneHash{hash_seed}),
       next_key_(first_tier_key) {}
 
 // ---- Finding ----
+
+std::size_t SnapshotTable::LaneHash::operator()(const LaneKey& key) const noexcept {
+  const std::array<std::uint32_t, 6> words = {
+      key.edge,
+      key.any_session ? 1U : 0U,
+      static_cast<std::uint32_t>(key.adapter_id),
+      static_cast<std::uint32_t>(key.adapter_id >> 32),
+      static_cast<std::uint32_t>(key.session),
+      static_cast<std::uint32_t>(key.session >> 32),
+  };
+  return hash_tokens(words, seed);
+}
 
 bool SnapshotTable::PlaceEqual::operator()(Index index, const PlaceKey& key) const {
   const Snapshot& snapshot = (*snapshots)[index];
@@ -50,8 +63,7 @@ SnapshotTable::Index SnapshotTable::find_deepest(Position at, const Query& query
   while (true) {
     const Edge& edge = trie_.edges()[at.edge];
     if (edge.snapshots > 0) {
-      LaneEntry lane{.edge = at.edge, .adapter_id = query.adapter_id};
-      lane.any_session = shared_ || query.session == 0;
+      LaneKey lane{.edge = at.edge, .any_session = shared_ || query.session == 0, .adapter_id = query.adapter_id};
       Index best = deepest_in_lane(at, lane, query);
       if (!lane.any_session) {
         lane.session = query.session;
@@ -65,26 +77,32 @@ SnapshotTable::Index SnapshotTable::find_deepest(Position at, const Query& query
   }
 }
 
+// The deepest of at most `max_tokens` tokens. Most lookups end beyond all snapshots of a lane.
+const SnapshotTable::LaneNode* SnapshotTable::last_in_lane(const Lane& lane, std::size_t max_tokens) {
+  if (lane.rbegin()->tokens <= max_tokens) return &*lane.rbegin();
+  auto node = lane.upper_bound(max_tokens);
+  return node == lane.begin() ? nullptr : &*--node;
+}
+
 // Of one edge's lane, above or at `at` and on the tokens of the query.
-SnapshotTable::Index SnapshotTable::deepest_in_lane(Position at, LaneEntry lane, const Query& query) const {
-  lane.tokens = std::min(query.max_tokens, boundary_tokens(at) + block_size() - 1);
-  lane.index = kNone;
+SnapshotTable::Index SnapshotTable::deepest_in_lane(Position at, const LaneKey& key, const Query& query) const {
+  const auto lane = lanes_.find(key);
+  if (lane == lanes_.end()) return kNone;
+  std::size_t max_tokens = std::min(query.max_tokens, boundary_tokens(at) + block_size() - 1);
   while (true) {
-    auto entry = lanes_.upper_bound(lane);
-    if (entry == lanes_.begin()) return kNone;
-    --entry;
-    if (!entry->same_lane(lane)) return kNone;
-    const Snapshot& candidate = snapshots_[entry->index];
-    if (candidate.residual.empty()) return entry->index;
+    const LaneNode* const node = last_in_lane(lane->second, max_tokens);
+    if (node == nullptr) return kNone;
+    const Snapshot& candidate = snapshots_[node->index];
+    if (candidate.residual.empty()) return node->index;
 
     // This boundary has snapshots with a residual, none longer than the candidate's. Which one agrees?
     const std::span<const TokenId> rest = query.tokens.subspan(boundary_tokens(candidate.at));
     for (std::size_t count = candidate.residual.size(); count > 0; --count) {
       const Index found = find_place(candidate.at, query.adapter_id, rest.first(count));
       if (found == kNone || snapshots_[found].kind == SnapshotKind::kTail) continue;
-      if (lane.any_session || snapshots_[found].session == lane.session) return found;
+      if (key.any_session || snapshots_[found].session == key.session) return found;
     }
-    lane.tokens = boundary_tokens(candidate.at);
+    max_tokens = boundary_tokens(candidate.at);
   }
 }
 
@@ -118,14 +136,15 @@ SnapshotTable::Pending SnapshotTable::prepare(const Put& put) {
   snapshot.slot = put.slot;
   snapshot.resident = true;
   snapshot.live = true;
-  if (put.kind != SnapshotKind::kTail) {
-    for (const bool any : kBothLanes) pending.lanes_.insert({.any_session = any});
-  }
   {
     const Gate::Closed closed(gate_);  // commits read these tables
     reserve_queue();
-    if (first_free_ == kNone) make_room(snapshots_, 1);
+    if (first_free_ == kNone) {
+      snapshots_.emplace_back();
+      first_free_ = static_cast<Index>(snapshots_.size() - 1);
+    }
     make_room(places_, 1);
+    make_room(lanes_, kBothLanes.size());
     make_room(by_slot_, 1);
     make_room(sessions_, 1);
     constexpr std::size_t kMostDisplaced = 3;  // an earlier tail, its sibling, and what lies at this place
@@ -156,32 +175,39 @@ std::optional<SnapshotId> SnapshotTable::put(const Gate::Closed& closed, Pending
   }
   pending.snapshot_.stamp = now;
 
-  Index index = first_free_;
-  if (index == kNone) {
-    index = static_cast<Index>(snapshots_.size());
-    snapshots_.emplace_back();
-  } else {
-    first_free_ = snapshots_[index].next_free;
-  }
-  enter(index, pending);
+  const Index index = first_free_;
+  first_free_ = snapshots_[index].next_free;
+  snapshots_[index] = std::move(pending.snapshot_);
+  enter(index);
   return displaced;
 }
 
-SnapshotTable::LaneEntry SnapshotTable::lane_entry(Index index, bool any_session) const {
-  const Snapshot& snapshot = snapshots_[index];
-  return {
-      snapshot.at.edge, snapshot.adapter_id, any_session, any_session ? 0 : snapshot.session, snapshot.tokens, index};
+SnapshotTable::LaneKey SnapshotTable::lane_of(const Snapshot& snapshot, bool any_session) {
+  return {snapshot.at.edge, any_session, snapshot.adapter_id, any_session ? 0 : snapshot.session};
 }
 
-void SnapshotTable::enter(Index index, Pending& pending) noexcept {
-  snapshots_[index] = std::move(pending.snapshot_);
+void SnapshotTable::enter_lanes(Index index) noexcept {
   Snapshot& snapshot = snapshots_[index];
   for (const bool any : kBothLanes) {
-    if (pending.lanes_.empty()) break;
-    auto node = pending.lanes_.extract(pending.lanes_.begin());
-    node.value() = lane_entry(index, any);
-    snapshot.lanes[any ? 1 : 0] = lanes_.insert(std::move(node)).position;
+    LaneNode& node = snapshot.lane_nodes[any ? 1 : 0];
+    node.tokens = snapshot.tokens;
+    node.index = index;
+    lanes_[lane_of(snapshot, any)].insert(node);
   }
+}
+
+void SnapshotTable::leave_lanes(Snapshot& snapshot) noexcept {
+  for (const bool any : kBothLanes) {
+    const auto lane = lanes_.find(lane_of(snapshot, any));
+    CAIRN_CHECK(lane != lanes_.end());
+    lane->second.erase(Lane::s_iterator_to(snapshot.lane_nodes[any ? 1 : 0]));
+    if (lane->second.empty()) lanes_.erase(lane);
+  }
+}
+
+void SnapshotTable::enter(Index index) noexcept {
+  const Snapshot& snapshot = snapshots_[index];
+  if (snapshot.kind != SnapshotKind::kTail) enter_lanes(index);
   enqueue(index);
   places_.insert(index);
   by_slot_.emplace(snapshot.slot, index);
@@ -194,9 +220,7 @@ void SnapshotTable::enter(Index index, Pending& pending) noexcept {
 void SnapshotTable::remove(const Gate::Closed& closed, Index index) noexcept {
   Snapshot& snapshot = snapshots_[index];
   CAIRN_CHECK(snapshot.live);
-  if (snapshot.kind != SnapshotKind::kTail) {
-    for (const auto entry : snapshot.lanes) lanes_.erase(entry);
-  }
+  if (snapshot.kind != SnapshotKind::kTail) leave_lanes(snapshot);
   if (snapshot.resident) {
     by_slot_.erase(snapshot.slot);
   } else {
@@ -207,7 +231,10 @@ void SnapshotTable::remove(const Gate::Closed& closed, Index index) noexcept {
   --size_;
   const Position at = snapshot.at;
   --trie_.edges()[at.edge].snapshots;
-  snapshot = Snapshot{};
+  std::vector<TokenId>().swap(snapshot.residual);
+  snapshot.live = false;
+  snapshot.resident = false;
+  snapshot.queued = 0;
   snapshot.next_free = first_free_;
   first_free_ = index;
   trie_.drop_anchor(closed, at);

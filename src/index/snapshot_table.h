@@ -18,11 +18,11 @@
 #define CAIRN_INDEX_SNAPSHOT_TABLE_H_
 
 #include <array>
-#include <compare>
+#include <boost/container/deque.hpp>
+#include <boost/intrusive/set.hpp>
 #include <cstddef>
 #include <cstdint>
 #include <optional>
-#include <set>
 #include <span>
 #include <string>
 #include <utility>
@@ -43,19 +43,10 @@ class SnapshotTable {
   using Index = std::uint32_t;  // of a snapshot in this table
   static constexpr Index kNone = 0xFFFFFFFF;
 
-  struct LaneEntry {
-    EdgeId edge = kTop;
-    AdapterId adapter_id = 0;  // below the top, the edge says which
-    bool any_session = false;
-    SessionHash session = 0;
+  // A snapshot's place in a lane. It lies in the snapshot, which does not move.
+  struct LaneNode : boost::intrusive::set_base_hook<boost::intrusive::optimize_size<true>> {
     std::size_t tokens = 0;  // a lane is ordered by depth
-    Index index = 0;
-
-    friend auto operator<=>(const LaneEntry&, const LaneEntry&) = default;
-    [[nodiscard]] bool same_lane(const LaneEntry& other) const {
-      return edge == other.edge && adapter_id == other.adapter_id && any_session == other.any_session &&
-             session == other.session;
-    }
+    Index index = kNone;
   };
   struct Snapshot {
     Position at;
@@ -68,10 +59,10 @@ class SnapshotTable {
     SnapshotKind kind = SnapshotKind::kPlain;
     bool live = false;
     bool resident = false;
-    SnapshotId slot = 0;                                   // if resident
-    TierKey key = 0;                                       // if spilled
-    std::array<std::set<LaneEntry>::iterator, 2> lanes{};  // its entries; none for a tail
-    Stamp queued = 0;                                      // the stamp of its entry in the queue; 0: it has none
+    SnapshotId slot = 0;                 // if resident
+    TierKey key = 0;                     // if spilled
+    std::array<LaneNode, 2> lane_nodes;  // in its session's lane and in that for any; not used by a tail
+    Stamp queued = 0;                    // the stamp of its entry in the queue; 0: it has none
     Index next_free = kNone;
   };
 
@@ -108,7 +99,6 @@ class SnapshotTable {
    private:
     friend class SnapshotTable;
     Snapshot snapshot_;
-    std::set<LaneEntry> lanes_;  // the nodes of what it will enter, with any keys
   };
   struct Put {
     std::span<const TokenId> tokens;
@@ -156,6 +146,30 @@ class SnapshotTable {
     Index sibling = kNone;
   };
 
+  // Constant addresses, since lanes point into them, and few allocations.
+  using Snapshots =
+      boost::container::deque<Snapshot, void, boost::container::deque_options_t<boost::container::block_size<256>>>;
+
+  struct LaneKey {
+    EdgeId edge = kTop;
+    bool any_session = false;
+    AdapterId adapter_id = 0;  // below the top, the edge says which
+    SessionHash session = 0;   // 0 if any_session
+
+    friend bool operator==(const LaneKey&, const LaneKey&) = default;
+  };
+  struct LaneHash {
+    using is_avalanching = void;
+    std::uint64_t seed = 0;
+    std::size_t operator()(const LaneKey& key) const noexcept;
+  };
+  struct Depth {
+    using type = std::size_t;
+    const type& operator()(const LaneNode& node) const { return node.tokens; }
+  };
+  using Lane = boost::intrusive::multiset<LaneNode, boost::intrusive::key_of_value<Depth>,
+                                          boost::intrusive::constant_time_size<false>>;
+
   // The table of places is a set of snapshots, found by position and residual.
   struct PlaceKey {
     Position at;
@@ -166,13 +180,13 @@ class SnapshotTable {
   struct PlaceHash {
     using is_transparent = void;
     using is_avalanching = void;
-    const std::vector<Snapshot>* snapshots = nullptr;
+    const Snapshots* snapshots = nullptr;
     std::size_t operator()(Index index) const { return (*snapshots)[index].place_hash; }
     std::size_t operator()(const PlaceKey& key) const { return key.hash; }
   };
   struct PlaceEqual {
     using is_transparent = void;
-    const std::vector<Snapshot>* snapshots = nullptr;
+    const Snapshots* snapshots = nullptr;
     bool operator()(Index a, Index b) const { return a == b; }
     bool operator()(Index index, const PlaceKey& key) const;
     bool operator()(const PlaceKey& key, Index index) const { return (*this)(index, key); }
@@ -181,13 +195,16 @@ class SnapshotTable {
   [[nodiscard]] PlaceKey place_key(Position at, AdapterId adapter_id, std::span<const TokenId> residual) const;
   [[nodiscard]] Index find_place(Position at, AdapterId adapter_id, std::span<const TokenId> residual) const;
   [[nodiscard]] Index deeper(Index a, Index b) const;
-  [[nodiscard]] Index deepest_in_lane(Position at, LaneEntry lane, const Query& query) const;
+  [[nodiscard]] Index deepest_in_lane(Position at, const LaneKey& key, const Query& query) const;
+  [[nodiscard]] static const LaneNode* last_in_lane(const Lane& lane, std::size_t max_tokens);
   [[nodiscard]] Index tail_on(Position at, const Query& query) const;
   [[nodiscard]] std::size_t block_size() const { return trie_.block_size(); }
   [[nodiscard]] std::size_t boundary_tokens(Position at) const { return trie_.depth(at) * block_size(); }
-  [[nodiscard]] LaneEntry lane_entry(Index index, bool any_session) const;
+  [[nodiscard]] static LaneKey lane_of(const Snapshot& snapshot, bool any_session);
 
-  void enter(Index index, Pending& pending) noexcept;
+  void enter(Index index) noexcept;
+  void enter_lanes(Index index) noexcept;
+  void leave_lanes(Snapshot& snapshot) noexcept;
   // Removes it and returns its slot; the key of a spilled one becomes an orphan, for which there is room.
   std::optional<SnapshotId> displace(const Gate::Closed&, Index index, RadixTreeCounters& counters) noexcept;
   void leave_session(Index index) noexcept;
@@ -198,11 +215,11 @@ class SnapshotTable {
   Gate& gate_;
   const std::uint64_t hash_seed_;
   const bool shared_;
-  std::vector<Snapshot> snapshots_;
+  Snapshots snapshots_;
   Index first_free_ = kNone;
   std::size_t size_ = 0;
   boost::unordered_flat_set<Index, PlaceHash, PlaceEqual> places_;
-  std::set<LaneEntry> lanes_;
+  boost::unordered_flat_map<LaneKey, Lane, LaneHash> lanes_;  // none is empty
   IdMap<Session> sessions_;
   IdMap<Index> by_slot_;
   IdMap<Index> by_key_;
