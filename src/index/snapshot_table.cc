@@ -124,6 +124,11 @@ void SnapshotTable::stamp(Index index, Stamp now) noexcept {
 
 // ---- Putting ----
 
+SnapshotTable::Index SnapshotTable::Snapshots::add() {
+  if (size_ == chunks_.size() * kChunk) chunks_.push_back(std::make_unique<Snapshot[]>(kChunk));
+  return size_++;
+}
+
 SnapshotTable::Pending SnapshotTable::prepare(const Put& put) {
   Pending pending;
   Snapshot& snapshot = pending.snapshot_;
@@ -139,10 +144,7 @@ SnapshotTable::Pending SnapshotTable::prepare(const Put& put) {
   {
     const Gate::Closed closed(gate_);  // commits read these tables
     reserve_queue();
-    if (first_free_ == kNone) {
-      snapshots_.emplace_back();
-      first_free_ = static_cast<Index>(snapshots_.size() - 1);
-    }
+    if (first_free_ == kNone) first_free_ = snapshots_.add();
     make_room(places_, 1);
     make_room(lanes_, kBothLanes.size());
     make_room(by_slot_, 1);
@@ -353,7 +355,8 @@ void SnapshotTable::promote(const Gate::Closed&, Index index, SnapshotId slot) {
 void SnapshotTable::reserve_cleared(std::optional<AdapterId> adapter_id, Cleared& out) const {
   std::size_t slots = 0;
   std::size_t keys = 0;
-  for (const Snapshot& snapshot : snapshots_) {
+  for (Index index = 0; index < snapshots_.size(); ++index) {
+    const Snapshot& snapshot = snapshots_[index];
     if (!snapshot.live || (adapter_id && snapshot.adapter_id != *adapter_id)) continue;
     ++(snapshot.resident ? slots : keys);
   }

@@ -18,10 +18,10 @@
 #define CAIRN_INDEX_SNAPSHOT_TABLE_H_
 
 #include <array>
-#include <boost/container/deque.hpp>
 #include <boost/intrusive/set.hpp>
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <span>
 #include <string>
@@ -146,9 +146,20 @@ class SnapshotTable {
     Index sibling = kNone;
   };
 
-  // Constant addresses, since lanes point into them, and few allocations.
-  using Snapshots =
-      boost::container::deque<Snapshot, void, boost::container::deque_options_t<boost::container::block_size<256>>>;
+  // Does not move what it holds, since lanes point into it, and never shrinks.
+  class Snapshots {
+   public:
+    Snapshot& operator[](Index index) { return chunks_[index / kChunk][index % kChunk]; }
+    const Snapshot& operator[](Index index) const { return chunks_[index / kChunk][index % kChunk]; }
+    [[nodiscard]] Index size() const { return size_; }
+    // Returns the index of one more. Throws std::bad_alloc.
+    Index add();
+
+   private:
+    static constexpr std::size_t kChunk = 256;
+    std::vector<std::unique_ptr<Snapshot[]>> chunks_;
+    Index size_ = 0;
+  };
 
   struct LaneKey {
     EdgeId edge = kTop;
