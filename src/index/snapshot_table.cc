@@ -122,6 +122,41 @@ void SnapshotTable::stamp(Index index, Stamp now) noexcept {
   snapshots_[index].stamp = std::max(snapshots_[index].stamp, now);
 }
 
+// ---- Pinning ----
+
+void SnapshotTable::pin(Index index) noexcept {
+  Snapshot& snapshot = snapshots_[index];
+  CAIRN_CHECK(snapshot.live);
+  CAIRN_CHECK(snapshot.resident);
+  if (snapshot.pins++ == 0) ++pinned_;
+}
+
+void SnapshotTable::drop_pin(Snapshot& snapshot) noexcept {
+  CAIRN_CHECK(snapshot.pins > 0);
+  if (--snapshot.pins == 0) --pinned_;
+}
+
+bool SnapshotTable::unpin(Index index) noexcept {
+  Snapshot& snapshot = snapshots_[index];
+  if (!snapshot.live) return false;
+  drop_pin(snapshot);
+  if (snapshot.pins == 0 && is_parked(snapshot)) {
+    --parked_;
+    enqueue(index);
+  }
+  return true;
+}
+
+std::optional<SnapshotId> SnapshotTable::unpin_gone(const Gate::Closed&, Index index) noexcept {
+  Snapshot& snapshot = snapshots_[index];
+  CAIRN_CHECK(!snapshot.live);
+  drop_pin(snapshot);
+  if (snapshot.pins > 0) return std::nullopt;
+  by_slot_.erase(snapshot.slot);
+  free_record(index);
+  return snapshot.slot;
+}
+
 // ---- Putting ----
 
 SnapshotTable::Index SnapshotTable::Snapshots::add() {
@@ -219,14 +254,17 @@ void SnapshotTable::enter(Index index) noexcept {
   if (snapshot.kind == SnapshotKind::kTailSibling) sessions_[snapshot.session].sibling = index;
 }
 
-void SnapshotTable::remove(const Gate::Closed& closed, Index index) noexcept {
+std::optional<SnapshotId> SnapshotTable::remove(const Gate::Closed& closed, Index index) noexcept {
   Snapshot& snapshot = snapshots_[index];
   CAIRN_CHECK(snapshot.live);
   if (snapshot.kind != SnapshotKind::kTail) leave_lanes(snapshot);
-  if (snapshot.resident) {
-    by_slot_.erase(snapshot.slot);
-  } else {
+  if (is_parked(snapshot)) --parked_;
+  std::optional<SnapshotId> slot;
+  if (!snapshot.resident) {
     by_key_.erase(snapshot.key);
+  } else if (snapshot.pins == 0) {
+    by_slot_.erase(snapshot.slot);
+    slot = snapshot.slot;
   }
   leave_session(index);
   places_.erase(index);
@@ -237,23 +275,24 @@ void SnapshotTable::remove(const Gate::Closed& closed, Index index) noexcept {
   snapshot.live = false;
   snapshot.resident = false;
   snapshot.queued = 0;
-  snapshot.next_free = first_free_;
-  first_free_ = index;
+  if (snapshot.pins == 0) free_record(index);
   trie_.drop_anchor(closed, at);
+  return slot;
+}
+
+void SnapshotTable::free_record(Index index) noexcept {
+  snapshots_[index].next_free = first_free_;
+  first_free_ = index;
 }
 
 std::optional<SnapshotId> SnapshotTable::displace(const Gate::Closed& closed, Index index,
                                                   RadixTreeCounters& counters) noexcept {
   const Snapshot& snapshot = snapshots_[index];
-  std::optional<SnapshotId> slot;
-  if (snapshot.resident) {
-    slot = snapshot.slot;
-  } else {
+  if (!snapshot.resident) {
     orphaned_.push_back(snapshot.key);
     ++counters.orphaned_keys;
   }
-  remove(closed, index);
-  return slot;
+  return remove(closed, index);
 }
 
 // ---- Sessions ----
@@ -292,13 +331,13 @@ void SnapshotTable::sweep_session(const Gate::Closed& closed, SessionHash sessio
 
 // ---- Eviction, spilling ----
 
-// For one entry more. Void entries are thrown out before they outnumber the others.
+// For one entry more, and for those of parked snapshots. Void entries are thrown out before they outnumber the others.
 void SnapshotTable::reserve_queue() {
   constexpr std::size_t kFew = 64;
   if (queue_.entries().size() > 2 * by_slot_.size() + kFew) {
     queue_.remove_if([&](const StampQueue::Entry& entry) { return snapshots_[entry.id].queued != entry.stamp; });
   }
-  queue_.reserve(queue_.entries().size() + 1);
+  queue_.reserve(queue_.entries().size() + parked_ + 1);
 }
 
 void SnapshotTable::enqueue(Index index) noexcept {
@@ -309,10 +348,17 @@ void SnapshotTable::enqueue(Index index) noexcept {
 SnapshotTable::Index SnapshotTable::victim(const Gate::Closed&) noexcept {
   while (!queue_.empty()) {
     const auto [stamp, index] = queue_.oldest();
-    const Snapshot& snapshot = snapshots_[index];
-    if (snapshot.queued == stamp && snapshot.stamp == stamp) return index;
+    Snapshot& snapshot = snapshots_[index];
+    const bool valid = snapshot.queued == stamp;
+    if (valid && snapshot.pins == 0 && snapshot.stamp == stamp) return index;
     queue_.pop();
-    if (snapshot.queued == stamp) enqueue(index);
+    if (!valid) continue;
+    if (snapshot.pins == 0) {
+      enqueue(index);
+    } else {
+      snapshot.queued = 0;  // the last unpin puts it back
+      ++parked_;
+    }
   }
   return kNone;
 }
@@ -368,12 +414,8 @@ void SnapshotTable::clear(const Gate::Closed& closed, std::optional<AdapterId> a
   for (Index index = 0; index < snapshots_.size(); ++index) {
     const Snapshot& snapshot = snapshots_[index];
     if (!snapshot.live || (adapter_id && snapshot.adapter_id != *adapter_id)) continue;
-    if (snapshot.resident) {
-      out.slots.push_back(snapshot.slot);
-    } else {
-      out.tier_keys.push_back(snapshot.key);
-    }
-    remove(closed, index);
+    if (!snapshot.resident) out.tier_keys.push_back(snapshot.key);
+    if (const auto slot = remove(closed, index)) out.slots.push_back(*slot);
   }
 }
 

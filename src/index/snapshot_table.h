@@ -11,9 +11,13 @@
 // A session's tail is unique, so the table of sessions says where it is. Several snapshots can share a boundary and
 // differ in their residual; the one that agrees with the looked-up tokens is found by hash, one probe per length.
 //
+// A pinned snapshot is passed over by eviction: when its turn comes it leaves the queue, and the last unpin puts it
+// back. One that is removed while it is pinned is gone as far as anybody can see, but its record stays, and its slot
+// stays taken, until the last unpin.
+//
 // Threads: read in commits and by writers; changed by writers with the gate closed (the first argument shows it), and
-// by stamp(), which readers call one at a time (Index's lock). What may allocate says so and gives the strong
-// guarantee; all else never throws.
+// by stamp(), pin() and unpin(), which readers call one at a time (Index's lock). What may allocate says so and gives
+// the strong guarantee; all else never throws.
 #ifndef CAIRN_INDEX_SNAPSHOT_TABLE_H_
 #define CAIRN_INDEX_SNAPSHOT_TABLE_H_
 
@@ -59,10 +63,11 @@ class SnapshotTable {
     SnapshotKind kind = SnapshotKind::kPlain;
     bool live = false;
     bool resident = false;
+    std::uint32_t pins = 0;
     SnapshotId slot = 0;                 // if resident
     TierKey key = 0;                     // if spilled
     std::array<LaneNode, 2> lane_nodes;  // in its session's lane and in that for any; not used by a tail
-    Stamp queued = 0;                    // the stamp of its entry in the queue; 0: it has none
+    Stamp queued = 0;                    // the stamp of its entry in the queue; 0: none (not resident, or pinned)
     Index next_free = kNone;
   };
 
@@ -72,12 +77,15 @@ class SnapshotTable {
 
   [[nodiscard]] std::size_t size() const { return size_; }
   [[nodiscard]] const Snapshot& operator[](Index index) const { return snapshots_[index]; }
-  [[nodiscard]] bool is_resident(SnapshotId slot) const { return by_slot_.contains(slot); }
+  // By a resident snapshot, or by one that is gone and still pinned.
+  [[nodiscard]] bool is_taken(SnapshotId slot) const { return by_slot_.contains(slot); }
+  // With a pin, whether in the cache or gone.
+  [[nodiscard]] std::size_t pinned_count() const { return pinned_; }
 
   // ---- Finding ----
 
   // The deepest snapshot on `tokens` above or at `at`, of at most `max_tokens` tokens, that `session` may see. `at`
-  // is where a walk of `tokens` ended, no deeper than max_tokens.
+  // is where a walk of `tokens` ended, also if that is deeper than max_tokens.
   struct Query {
     std::span<const TokenId> tokens;
     std::size_t max_tokens = 0;
@@ -86,6 +94,14 @@ class SnapshotTable {
   };
   [[nodiscard]] Index find_deepest(Position at, const Query& query) const;
   void stamp(Index index, Stamp now) noexcept;
+
+  // ---- Pinning ----
+
+  void pin(Index index) noexcept;  // a resident one
+  // False if the snapshot is gone: then a writer has to drop the pin.
+  [[nodiscard]] bool unpin(Index index) noexcept;
+  // The slot, if this was the last pin of a snapshot that is gone.
+  std::optional<SnapshotId> unpin_gone(const Gate::Closed&, Index index) noexcept;
 
   // ---- Putting ----
 
@@ -110,7 +126,7 @@ class SnapshotTable {
   // Keeps the tokens of the path in the trie; the caller then puts it, or gives it up. Closes the gate. Allocates.
   [[nodiscard]] Pending prepare(const Put& put);
   void give_up(const Gate::Closed&, Pending pending) noexcept;
-  // Returns the slot of the snapshot that was at this place, if it was resident.
+  // Returns the slot of the snapshot that was at this place, if it was resident and not pinned.
   std::optional<SnapshotId> put(const Gate::Closed&, Pending pending, Stamp now, RadixTreeCounters& counters) noexcept;
 
   // ---- Sessions ----
@@ -123,9 +139,10 @@ class SnapshotTable {
 
   // ---- Eviction, spilling ----
 
-  // The least recently used resident one, or kNone.
+  // The least recently used resident one without a pin, or kNone.
   [[nodiscard]] Index victim(const Gate::Closed&) noexcept;
-  void remove(const Gate::Closed&, Index index) noexcept;
+  // Returns its slot, if it was resident and has no pin.
+  std::optional<SnapshotId> remove(const Gate::Closed&, Index index) noexcept;
   TierKey spill(const Gate::Closed&, Index index);  // the victim; allocates
   [[nodiscard]] Index find_key(TierKey key) const;
   void promote(const Gate::Closed&, Index index, SnapshotId slot);  // allocates
@@ -216,11 +233,16 @@ class SnapshotTable {
   void enter(Index index) noexcept;
   void enter_lanes(Index index) noexcept;
   void leave_lanes(Snapshot& snapshot) noexcept;
-  // Removes it and returns its slot; the key of a spilled one becomes an orphan, for which there is room.
+  // Removes it as remove() does; the key of a spilled one becomes an orphan, for which there is room.
   std::optional<SnapshotId> displace(const Gate::Closed&, Index index, RadixTreeCounters& counters) noexcept;
   void leave_session(Index index) noexcept;
   void reserve_queue();
   void enqueue(Index index) noexcept;
+  [[nodiscard]] static bool is_parked(const Snapshot& snapshot) {
+    return snapshot.live && snapshot.resident && snapshot.queued == 0;
+  }
+  void drop_pin(Snapshot& snapshot) noexcept;
+  void free_record(Index index) noexcept;
 
   BlockTrie& trie_;
   Gate& gate_;
@@ -232,9 +254,12 @@ class SnapshotTable {
   boost::unordered_flat_set<Index, PlaceHash, PlaceEqual> places_;
   boost::unordered_flat_map<LaneKey, Lane, LaneHash> lanes_;  // none is empty
   IdMap<Session> sessions_;
-  IdMap<Index> by_slot_;
+  IdMap<Index> by_slot_;  // resident ones, and those gone and pinned
   IdMap<Index> by_key_;
   StampQueue queue_;  // of resident ones; an entry whose stamp is not `queued` of its snapshot is void
+  // Resident ones without an entry: pinned, and eviction has met them. The queue has room for them.
+  std::size_t parked_ = 0;
+  std::size_t pinned_ = 0;
   TierKey next_key_;
   std::vector<TierKey> orphaned_;
 };

@@ -120,12 +120,21 @@ std::string SnapshotTable::validate(const Gate::Closed&, BlockTrie::AnchorCounts
     return "snapshot " + std::to_string(index) + ": " + what;
   };
   std::size_t live = 0, resident = 0, lane_nodes = 0, tails = 0, siblings = 0;
+  std::size_t pinned = 0, parked = 0, gone_and_pinned = 0;
   std::vector<std::uint32_t> entries(snapshots_.size());  // valid ones in the queue
   for (const auto& [stamp, index] : queue_.entries()) entries[index] += snapshots_[index].queued == stamp ? 1 : 0;
   IdMap<std::uint32_t> on_edge;
   for (Index index = 0; index < snapshots_.size(); ++index) {
     const Snapshot& snapshot = snapshots_[index];
-    if (!snapshot.live) continue;
+    if (snapshot.pins > 0) ++pinned;
+    if (!snapshot.live) {
+      if (snapshot.pins == 0) continue;
+      ++gone_and_pinned;
+      const auto slot = by_slot_.find(snapshot.slot);
+      if (slot == by_slot_.end() || slot->second != index)
+        return says(index, "is gone and pinned, but its slot is free");
+      continue;
+    }
     ++live;
     ++anchors[snapshot.at.key()];
     ++on_edge[snapshot.at.edge];
@@ -138,11 +147,16 @@ std::string SnapshotTable::validate(const Gate::Closed&, BlockTrie::AnchorCounts
       return says(index, "is not found at its place");
     if (snapshot.resident) {
       ++resident;
-      if (snapshot.queued > snapshot.stamp || entries[index] != 1) {
+      if (is_parked(snapshot)) {
+        ++parked;
+        if (snapshot.pins == 0) return says(index, "is not pinned and yet not in the order of eviction");
+      } else if (snapshot.queued > snapshot.stamp || entries[index] != 1) {
         return says(index, "is not in the order of eviction");
       }
       const auto slot = by_slot_.find(snapshot.slot);
       if (slot == by_slot_.end() || slot->second != index) return says(index, "is not found by its slot");
+    } else if (snapshot.pins > 0) {
+      return says(index, "is spilled and pinned");
     } else if (snapshot.queued != 0) {
       return says(index, "is spilled and in the order of eviction");
     } else if (find_key(snapshot.key) != index) {
@@ -170,7 +184,9 @@ std::string SnapshotTable::validate(const Gate::Closed&, BlockTrie::AnchorCounts
     }
   }
   if (live != size_ || places_.size() != size_) return "wrong count of snapshots";
-  if (by_slot_.size() != resident) return "wrong count of resident snapshots";
+  if (by_slot_.size() != resident + gone_and_pinned) return "wrong count of slots that are taken";
+  if (pinned_ != pinned) return "wrong count of pinned snapshots";
+  if (parked_ != parked) return "wrong count of snapshots that eviction passed over";
   if (by_key_.size() != live - resident) return "wrong count of spilled snapshots";
   for (const auto& [key, lane] : lanes_) {
     if (lane.empty()) return "a lane without snapshots";
