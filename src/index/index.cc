@@ -35,9 +35,10 @@ void Index::read(AdapterId adapter_id, std::span<const TokenId> tokens, BlockTri
   effect(walk, commit.counters());
 }
 
-Index::Found Index::lookup(std::span<const TokenId> tokens, SessionHash session, AdapterId adapter_id, Claim claim) {
+Index::Found Index::lookup(std::span<const TokenId> tokens, const ReadOptions& options, Claim claim) {
   Found found;
   PrefixMatch& match = found.match;
+  const AdapterId adapter_id = options.adapter_id;
   const auto prepare = [&](const BlockTrie::Walk& walk) {
     match.matched_blocks.resize(walk.blocks);
     match.matched_disk_block_ids.resize(trie_.any_disk_blocks() ? walk.blocks : 0);
@@ -51,8 +52,9 @@ Index::Found Index::lookup(std::span<const TokenId> tokens, SessionHash session,
       match.matched_tokens = walk.blocks * block_size();
       const bool any_disk = trie_.gather(walk.at, match.matched_blocks, match.matched_disk_block_ids);
       if (!any_disk) match.matched_disk_block_ids.clear();
-      const auto snapshot = snapshots_.find_deepest(walk.at, {tokens, match.matched_tokens, session, adapter_id});
-      if (snapshot != SnapshotTable::kNone) return_snapshot(snapshot, match, now);
+      const std::size_t max_tokens = std::min(match.matched_tokens, options.max_snapshot_tokens);
+      const auto snapshot = snapshots_.find_deepest(walk.at, {tokens, max_tokens, options.session_hash, adapter_id});
+      if (snapshot != SnapshotTable::kNone) return_snapshot(snapshot, found, now, options.pin_snapshot);
     }
     found.end = walk.at;
     found.epoch = epoch_in_commit(adapter_id);
@@ -64,11 +66,19 @@ Index::Found Index::lookup(std::span<const TokenId> tokens, SessionHash session,
   return found;
 }
 
-void Index::return_snapshot(SnapshotTable::Index index, PrefixMatch& match, Stamp now) {
-  const SpinLockGuard lock(snapshots_lock_);
+bool Index::use_snapshot(SnapshotTable::Index index, Stamp now, bool pin) {
   snapshots_.stamp(index, now);
+  count_hit(snapshots_[index]);
+  if (!pin || !snapshots_[index].resident) return false;
+  snapshots_.pin(index);
+  return true;
+}
+
+void Index::return_snapshot(SnapshotTable::Index index, Found& found, Stamp now, bool pin) {
+  const SpinLockGuard lock(snapshots_lock_);
+  if (use_snapshot(index, now, pin)) found.pinned = index;
   const SnapshotTable::Snapshot& snapshot = snapshots_[index];
-  count_hit(snapshot);
+  PrefixMatch& match = found.match;
   counters_.snapshot_gap_tokens += match.matched_tokens - snapshot.tokens;
   match.ssm_snapshot_is_tail = snapshot.kind == SnapshotKind::kTail;
   if (snapshot.resident) {
@@ -102,6 +112,20 @@ std::size_t Index::peek(std::span<const TokenId> tokens, AdapterId adapter_id) c
   return blocks * block_size();
 }
 
+RadixTree::Peek Index::peek(std::span<const TokenId> tokens, const ReadOptions& options) const {
+  RadixTree::Peek peeked;
+  read(options.adapter_id, tokens, BlockTrie::Extent::kResident, kNoPreparation,
+       [&](const BlockTrie::Walk& walk, Gate::ReaderCounters&) {
+         if (walk.blocks == 0) return;
+         peeked.matched_tokens = walk.blocks * block_size();
+         const std::size_t max_tokens = std::min(peeked.matched_tokens, options.max_snapshot_tokens);
+         const auto index =
+             snapshots_.find_deepest(walk.at, {tokens, max_tokens, options.session_hash, options.adapter_id});
+         if (index != SnapshotTable::kNone) peeked.snapshot = ref_of(index);
+       });
+  return peeked;
+}
+
 void Index::release(std::span<const TokenId> tokens, std::size_t matched_tokens, AdapterId adapter_id, Epoch epoch) {
   const std::size_t num_blocks = matched_tokens / block_size();
   if (num_blocks == 0) return;
@@ -130,27 +154,57 @@ void Index::share_handle(Position at, AdapterId adapter_id, std::uint64_t epoch)
   if (epoch == epoch_in_commit(adapter_id)) trie_.claim(at, Claim::kHandle, kNoStamp);
 }
 
-SnapshotRef Index::find_snapshot(std::span<const TokenId> tokens, std::size_t max_tokens, SessionHash session,
-                                 AdapterId adapter_id) {
+SnapshotRef Index::ref_of(SnapshotTable::Index index) const {
+  const SnapshotTable::Snapshot& snapshot = snapshots_[index];
   SnapshotRef ref;
-  max_tokens = std::min(max_tokens, tokens.size());
-  read(adapter_id, tokens.first(max_tokens), BlockTrie::Extent::kKept, kNoPreparation,
+  ref.tokens = snapshot.tokens;
+  ref.is_tail = snapshot.kind == SnapshotKind::kTail;
+  if (snapshot.resident) {
+    ref.slot = snapshot.slot;
+  } else {
+    ref.tier_key = snapshot.key;
+  }
+  return ref;
+}
+
+Index::FoundSnapshot Index::find_snapshot(std::span<const TokenId> tokens, const ReadOptions& options) {
+  FoundSnapshot found;
+  const std::size_t max_tokens = std::min(options.max_snapshot_tokens, tokens.size());
+  read(options.adapter_id, tokens.first(max_tokens), BlockTrie::Extent::kKept, kNoPreparation,
        [&](const BlockTrie::Walk& walk, Gate::ReaderCounters&) {
-         const auto index = snapshots_.find_deepest(walk.at, {tokens, max_tokens, session, adapter_id});
+         const auto index =
+             snapshots_.find_deepest(walk.at, {tokens, max_tokens, options.session_hash, options.adapter_id});
          if (index == SnapshotTable::kNone) return;
          const SpinLockGuard lock(snapshots_lock_);
-         snapshots_.stamp(index, tick());
-         const SnapshotTable::Snapshot& snapshot = snapshots_[index];
-         count_hit(snapshot);
-         ref.tokens = snapshot.tokens;
-         ref.is_tail = snapshot.kind == SnapshotKind::kTail;
-         if (snapshot.resident) {
-           ref.slot = snapshot.slot;
-         } else {
-           ref.tier_key = snapshot.key;
-         }
+         if (use_snapshot(index, tick(), options.pin_snapshot)) found.pinned = index;
+         found.ref = ref_of(index);
+       });
+  return found;
+}
+
+SnapshotRef Index::peek_snapshot(std::span<const TokenId> tokens, const ReadOptions& options) const {
+  SnapshotRef ref;
+  const std::size_t max_tokens = std::min(options.max_snapshot_tokens, tokens.size());
+  read(options.adapter_id, tokens.first(max_tokens), BlockTrie::Extent::kKept, kNoPreparation,
+       [&](const BlockTrie::Walk& walk, Gate::ReaderCounters&) {
+         const auto index =
+             snapshots_.find_deepest(walk.at, {tokens, max_tokens, options.session_hash, options.adapter_id});
+         if (index != SnapshotTable::kNone) ref = ref_of(index);
        });
   return ref;
+}
+
+std::optional<SnapshotId> Index::unpin(SnapshotTable::Index pinned) {
+  {
+    Gate::Reader reader(gate_);
+    const Gate::Commit commit(gate_, reader);
+    const SpinLockGuard lock(snapshots_lock_);
+    if (snapshots_.unpin(pinned)) return std::nullopt;
+  }
+  // The snapshot is gone and stays so; with its last pin its record goes too.
+  const Writing writing(*this);
+  const Gate::Closed closed(gate_);
+  return snapshots_.unpin_gone(closed, pinned);
 }
 
 std::uint64_t Index::epoch_in_commit(AdapterId adapter_id) const {
@@ -251,9 +305,9 @@ EvictedBlocks Index::evict(std::size_t num_blocks) {
 // ---- Writers: snapshots ----
 
 void Index::check_slot_is_free(const char* argument, SnapshotId slot) const {
-  if (!snapshots_.is_resident(slot)) return;
+  if (!snapshots_.is_taken(slot)) return;
   throw std::invalid_argument(std::string("cairn: ") + argument + ": slot " + std::to_string(slot) +
-                              " holds a snapshot already; a slot can hold only one");
+                              " holds a snapshot already, or one that is gone but still pinned");
 }
 
 RadixTree::EpochSnapshotInsert Index::insert_with_snapshot(const Insert& what, const SnapshotTable::Put& snapshot,
@@ -315,10 +369,8 @@ std::optional<SnapshotId> Index::evict_snapshot() {
   const Gate::Closed closed(gate_);
   const auto victim = snapshots_.victim(closed);
   if (victim == SnapshotTable::kNone) return std::nullopt;
-  const SnapshotId slot = snapshots_[victim].slot;
-  snapshots_.remove(closed, victim);
   ++counters_.snapshots_evicted;
-  return slot;
+  return snapshots_.remove(closed, victim);
 }
 
 std::optional<TierEvict> Index::evict_snapshot_to_tier(std::size_t min_tokens) {
@@ -393,6 +445,7 @@ RadixTreeCounters Index::counters() const {
   counters.hit_tokens = readers.hit_tokens;
   counters.missed_tokens = readers.missed_tokens;
   counters.protocol_errors = readers.protocol_errors;
+  counters.pinned_snapshots = snapshots_.pinned_count();
   return counters;
 }
 

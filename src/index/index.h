@@ -1,6 +1,6 @@
 // The contract's steps on the trie of blocks and the table of snapshots. Thread-safe: each call is one atomic step.
 //
-// Readers (lookup, peek, release, release_handle, find_snapshot) walk beside anything and take effect in a commit.
+// Readers (lookup, peeks, releases, find_snapshot, unpin) walk beside anything and take effect in a commit.
 // All else are writers: one at a time, under writer_, taking effect with the gate closed. gate.h has the rules,
 // docs/concurrency.md the whole story. Lock order: writer_, the gate, snapshots_lock_, Edge::stops_lock.
 //
@@ -39,9 +39,12 @@ class Index {
     PrefixMatch match;
     Position end;  // the top if nothing matched
     std::uint64_t epoch = 0;
+    SnapshotTable::Index pinned = SnapshotTable::kNone;
   };
-  Found lookup(std::span<const TokenId> tokens, SessionHash session, AdapterId adapter_id, Claim claim);
+  Found lookup(std::span<const TokenId> tokens, const ReadOptions& options, Claim claim);
   [[nodiscard]] std::size_t peek(std::span<const TokenId> tokens, AdapterId adapter_id) const;
+  // What lookup would match and return.
+  [[nodiscard]] RadixTree::Peek peek(std::span<const TokenId> tokens, const ReadOptions& options) const;
 
   struct Insert {
     std::span<const TokenId> tokens;
@@ -73,8 +76,14 @@ class Index {
   std::optional<SnapshotId> put(const SnapshotTable::Put& snapshot, Epoch epoch);
   std::vector<SnapshotId> put_tail(const SnapshotTable::Put& snapshot, Epoch epoch);
   std::optional<SnapshotId> put_tail_sibling(const SnapshotTable::Put& snapshot, Epoch epoch);
-  SnapshotRef find_snapshot(std::span<const TokenId> tokens, std::size_t max_tokens, SessionHash session,
-                            AdapterId adapter_id);
+  struct FoundSnapshot {
+    SnapshotRef ref;
+    SnapshotTable::Index pinned = SnapshotTable::kNone;
+  };
+  FoundSnapshot find_snapshot(std::span<const TokenId> tokens, const ReadOptions& options);
+  [[nodiscard]] SnapshotRef peek_snapshot(std::span<const TokenId> tokens, const ReadOptions& options) const;
+  // The slot, if the snapshot is gone and this was its last pin.
+  std::optional<SnapshotId> unpin(SnapshotTable::Index pinned);
   std::optional<SnapshotId> evict_snapshot();
   std::optional<TierEvict> evict_snapshot_to_tier(std::size_t min_tokens);
   bool promote(TierKey key, SnapshotId new_slot);
@@ -116,8 +125,11 @@ class Index {
   template <class Prepare, class Effect>
   void read(AdapterId adapter_id, std::span<const TokenId> tokens, BlockTrie::Extent extent, Prepare prepare,
             Effect effect) const;
-  void return_snapshot(SnapshotTable::Index index, PrefixMatch& match, Stamp now);
+  // Stamps and counts the snapshot that a reader returns. If it is to be pinned, and is resident, it is: then true.
+  bool use_snapshot(SnapshotTable::Index index, Stamp now, bool pin) CAIRN_REQUIRES(snapshots_lock_);
+  void return_snapshot(SnapshotTable::Index index, Found& found, Stamp now, bool pin);
   void count_hit(const SnapshotTable::Snapshot& snapshot) CAIRN_REQUIRES(snapshots_lock_);
+  [[nodiscard]] SnapshotRef ref_of(SnapshotTable::Index index) const;
   struct Inserted {
     InsertAcquired acquired;
     std::vector<BlockId> existing;  // of the nodes that were there, for handles
@@ -140,7 +152,7 @@ class Index {
   IdMap<std::uint64_t> clears_;  // by AdapterId: clears of it alone
   std::uint64_t clears_of_all_ = 0;
 
-  mutable SpinLock snapshots_lock_;  // readers that stamp and count a snapshot, one at a time
+  mutable SpinLock snapshots_lock_;  // readers that stamp, count, pin or unpin a snapshot, one at a time
   RadixTreeCounters counters_;       // those of the readers' slots excepted: writers, and hits under snapshots_lock_
 };
 

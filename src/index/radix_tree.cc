@@ -78,6 +78,16 @@ class RadixTree::Impl {
     handle.tokens_ = tokens;
   }
 
+  // None if nothing was pinned.
+  [[nodiscard]] SnapshotPin make_pin(SnapshotTable::Index pinned, std::optional<SnapshotId> slot) const {
+    SnapshotPin pin;
+    if (pinned == SnapshotTable::kNone) return pin;
+    pin.tree_ = id;
+    pin.slot_ = *slot;
+    pin.index_ = pinned;
+    return pin;
+  }
+
   const std::size_t block_size;
   const std::uint64_t id = next_tree_id();
   Index index;
@@ -90,6 +100,13 @@ PrefixHandle& PrefixHandle::operator=(PrefixHandle&& other) noexcept {
   tokens_ = std::exchange(other.tokens_, 0);
   edge_ = other.edge_;
   boundary_ = other.boundary_;
+  return *this;
+}
+
+SnapshotPin& SnapshotPin::operator=(SnapshotPin&& other) noexcept {
+  tree_ = std::exchange(other.tree_, 0);
+  slot_ = other.slot_;
+  index_ = other.index_;
   return *this;
 }
 
@@ -106,7 +123,7 @@ RadixTree::~RadixTree() = default;
 PrefixMatch RadixTree::lookup(std::span<const TokenId> tokens, std::size_t block_size, SessionHash session_hash,
                               AdapterId adapter_id) {
   impl_->check_block_size(block_size);
-  return impl_->index.lookup(tokens, session_hash, adapter_id, Claim::kUse).match;
+  return impl_->index.lookup(tokens, {.session_hash = session_hash, .adapter_id = adapter_id}, Claim::kUse).match;
 }
 
 std::size_t RadixTree::peek_matched_tokens(std::span<const TokenId> tokens, std::size_t block_size,
@@ -241,7 +258,7 @@ std::optional<SnapshotId> RadixTree::insert_tail_sibling_snapshot(std::span<cons
 
 SnapshotRef RadixTree::find_snapshot(std::span<const TokenId> tokens, std::size_t max_tokens, SessionHash session_hash,
                                      AdapterId adapter_id) {
-  return impl_->index.find_snapshot(tokens, max_tokens, session_hash, adapter_id);
+  return impl_->index.find_snapshot(tokens, {session_hash, adapter_id, max_tokens}).ref;
 }
 
 std::optional<SnapshotId> RadixTree::evict_snapshot_lru() {
@@ -298,13 +315,19 @@ std::string RadixTree::validate() const {
 
 RadixTree::Acquired RadixTree::acquire(std::span<const TokenId> tokens, SessionHash session_hash,
                                        AdapterId adapter_id) {
-  Index::Found found = impl_->index.lookup(tokens, session_hash, adapter_id, Claim::kHandle);
-  Acquired acquired;
+  AcquiredPinned acquired = acquire(tokens, {.session_hash = session_hash, .adapter_id = adapter_id});
+  return {std::move(acquired.handle), std::move(acquired.match)};
+}
+
+RadixTree::AcquiredPinned RadixTree::acquire(std::span<const TokenId> tokens, const ReadOptions& options) {
+  Index::Found found = impl_->index.lookup(tokens, options, Claim::kHandle);
+  AcquiredPinned acquired;
   acquired.match = std::move(found.match);
   acquired.handle.tree_ = impl_->id;
-  acquired.handle.adapter_id_ = adapter_id;
+  acquired.handle.adapter_id_ = options.adapter_id;
   acquired.handle.epoch_ = found.epoch;
   Impl::move_handle(acquired.handle, found.end, acquired.match.matched_tokens);
+  acquired.pin = impl_->make_pin(found.pinned, acquired.match.ssm_snapshot);
   return acquired;
 }
 
@@ -350,6 +373,29 @@ void RadixTree::release(PrefixHandle& handle) {
   impl_->check_handle(handle);
   impl_->index.release_handle(Impl::place_of(handle), handle.adapter_id_, handle.epoch_);
   handle = PrefixHandle{};
+}
+
+// ---- Pinned snapshots, and looking without an effect ----
+
+RadixTree::PinnedSnapshot RadixTree::find_snapshot(std::span<const TokenId> tokens, const ReadOptions& options) {
+  const Index::FoundSnapshot found = impl_->index.find_snapshot(tokens, options);
+  return {found.ref, impl_->make_pin(found.pinned, found.ref.slot)};
+}
+
+std::optional<SnapshotId> RadixTree::unpin_snapshot(SnapshotPin& pin) {
+  if (!pin.valid()) return std::nullopt;
+  if (pin.tree_ != impl_->id) refuse("pin", "it was made by another tree");
+  const auto slot = impl_->index.unpin(pin.index_);
+  pin = SnapshotPin{};
+  return slot;
+}
+
+RadixTree::Peek RadixTree::peek(std::span<const TokenId> tokens, const ReadOptions& options) const {
+  return impl_->index.peek(tokens, options);
+}
+
+SnapshotRef RadixTree::peek_snapshot(std::span<const TokenId> tokens, const ReadOptions& options) const {
+  return impl_->index.peek_snapshot(tokens, options);
 }
 
 }  // namespace cairn

@@ -9,7 +9,7 @@ namespace cairn {
 namespace {
 
 // A snapshot that is no tail is in the lane of its session and in the one for any session.
-constexpr bool kBothLanes[] = {false, true};
+constexpr std::array<bool, 2> kBothLanes = {false, true};
 
 }  // namespace
 
@@ -19,9 +19,22 @@ SnapshotTable::SnapshotTable(BlockTrie& trie, Gate& gate, std::uint64_t hash_see
       hash_seed_(hash_seed),
       shared_(shared),
       places_(0, PlaceHash{&snapshots_}, PlaceEqual{&snapshots_}),
+      lanes_(0, LaneHash{hash_seed}),
       next_key_(first_tier_key) {}
 
 // ---- Finding ----
+
+std::size_t SnapshotTable::LaneHash::operator()(const LaneKey& key) const noexcept {
+  const std::array<std::uint32_t, 6> words = {
+      key.edge,
+      key.any_session ? 1U : 0U,
+      static_cast<std::uint32_t>(key.adapter_id),
+      static_cast<std::uint32_t>(key.adapter_id >> 32),
+      static_cast<std::uint32_t>(key.session),
+      static_cast<std::uint32_t>(key.session >> 32),
+  };
+  return hash_tokens(words, seed);
+}
 
 bool SnapshotTable::PlaceEqual::operator()(Index index, const PlaceKey& key) const {
   const Snapshot& snapshot = (*snapshots)[index];
@@ -50,8 +63,7 @@ SnapshotTable::Index SnapshotTable::find_deepest(Position at, const Query& query
   while (true) {
     const Edge& edge = trie_.edges()[at.edge];
     if (edge.snapshots > 0) {
-      LaneEntry lane{.edge = at.edge, .adapter_id = query.adapter_id};
-      lane.any_session = shared_ || query.session == 0;
+      LaneKey lane{.edge = at.edge, .any_session = shared_ || query.session == 0, .adapter_id = query.adapter_id};
       Index best = deepest_in_lane(at, lane, query);
       if (!lane.any_session) {
         lane.session = query.session;
@@ -65,26 +77,32 @@ SnapshotTable::Index SnapshotTable::find_deepest(Position at, const Query& query
   }
 }
 
+// The deepest of at most `max_tokens` tokens. Most lookups end beyond all snapshots of a lane.
+const SnapshotTable::LaneNode* SnapshotTable::last_in_lane(const Lane& lane, std::size_t max_tokens) {
+  if (lane.rbegin()->tokens <= max_tokens) return &*lane.rbegin();
+  auto node = lane.upper_bound(max_tokens);
+  return node == lane.begin() ? nullptr : &*--node;
+}
+
 // Of one edge's lane, above or at `at` and on the tokens of the query.
-SnapshotTable::Index SnapshotTable::deepest_in_lane(Position at, LaneEntry lane, const Query& query) const {
-  lane.tokens = std::min(query.max_tokens, boundary_tokens(at) + block_size() - 1);
-  lane.index = kNone;
+SnapshotTable::Index SnapshotTable::deepest_in_lane(Position at, const LaneKey& key, const Query& query) const {
+  const auto lane = lanes_.find(key);
+  if (lane == lanes_.end()) return kNone;
+  std::size_t max_tokens = std::min(query.max_tokens, boundary_tokens(at) + block_size() - 1);
   while (true) {
-    auto entry = lanes_.upper_bound(lane);
-    if (entry == lanes_.begin()) return kNone;
-    --entry;
-    if (!entry->same_lane(lane)) return kNone;
-    const Snapshot& candidate = snapshots_[entry->index];
-    if (candidate.residual.empty()) return entry->index;
+    const LaneNode* const node = last_in_lane(lane->second, max_tokens);
+    if (node == nullptr) return kNone;
+    const Snapshot& candidate = snapshots_[node->index];
+    if (candidate.residual.empty()) return node->index;
 
     // This boundary has snapshots with a residual, none longer than the candidate's. Which one agrees?
     const std::span<const TokenId> rest = query.tokens.subspan(boundary_tokens(candidate.at));
     for (std::size_t count = candidate.residual.size(); count > 0; --count) {
       const Index found = find_place(candidate.at, query.adapter_id, rest.first(count));
       if (found == kNone || snapshots_[found].kind == SnapshotKind::kTail) continue;
-      if (lane.any_session || snapshots_[found].session == lane.session) return found;
+      if (key.any_session || snapshots_[found].session == key.session) return found;
     }
-    lane.tokens = boundary_tokens(candidate.at);
+    max_tokens = boundary_tokens(candidate.at);
   }
 }
 
@@ -104,7 +122,47 @@ void SnapshotTable::stamp(Index index, Stamp now) noexcept {
   snapshots_[index].stamp = std::max(snapshots_[index].stamp, now);
 }
 
+// ---- Pinning ----
+
+void SnapshotTable::pin(Index index) noexcept {
+  Snapshot& snapshot = snapshots_[index];
+  CAIRN_CHECK(snapshot.live);
+  CAIRN_CHECK(snapshot.resident);
+  if (snapshot.pins++ == 0) ++pinned_;
+}
+
+void SnapshotTable::drop_pin(Snapshot& snapshot) noexcept {
+  CAIRN_CHECK(snapshot.pins > 0);
+  if (--snapshot.pins == 0) --pinned_;
+}
+
+bool SnapshotTable::unpin(Index index) noexcept {
+  Snapshot& snapshot = snapshots_[index];
+  if (!snapshot.live) return false;
+  drop_pin(snapshot);
+  if (snapshot.pins == 0 && is_parked(snapshot)) {
+    --parked_;
+    enqueue(index);
+  }
+  return true;
+}
+
+std::optional<SnapshotId> SnapshotTable::unpin_gone(const Gate::Closed&, Index index) noexcept {
+  Snapshot& snapshot = snapshots_[index];
+  CAIRN_CHECK(!snapshot.live);
+  drop_pin(snapshot);
+  if (snapshot.pins > 0) return std::nullopt;
+  by_slot_.erase(snapshot.slot);
+  free_record(index);
+  return snapshot.slot;
+}
+
 // ---- Putting ----
+
+SnapshotTable::Index SnapshotTable::Snapshots::add() {
+  if (size_ == chunks_.size() * kChunk) chunks_.push_back(std::make_unique<Snapshot[]>(kChunk));
+  return size_++;
+}
 
 SnapshotTable::Pending SnapshotTable::prepare(const Put& put) {
   Pending pending;
@@ -118,14 +176,12 @@ SnapshotTable::Pending SnapshotTable::prepare(const Put& put) {
   snapshot.slot = put.slot;
   snapshot.resident = true;
   snapshot.live = true;
-  if (put.kind != SnapshotKind::kTail) {
-    for (const bool any : kBothLanes) pending.lanes_.insert({.any_session = any});
-  }
   {
     const Gate::Closed closed(gate_);  // commits read these tables
     reserve_queue();
-    if (first_free_ == kNone) make_room(snapshots_, 1);
+    if (first_free_ == kNone) first_free_ = snapshots_.add();
     make_room(places_, 1);
+    make_room(lanes_, kBothLanes.size());
     make_room(by_slot_, 1);
     make_room(sessions_, 1);
     constexpr std::size_t kMostDisplaced = 3;  // an earlier tail, its sibling, and what lies at this place
@@ -156,32 +212,39 @@ std::optional<SnapshotId> SnapshotTable::put(const Gate::Closed& closed, Pending
   }
   pending.snapshot_.stamp = now;
 
-  Index index = first_free_;
-  if (index == kNone) {
-    index = static_cast<Index>(snapshots_.size());
-    snapshots_.emplace_back();
-  } else {
-    first_free_ = snapshots_[index].next_free;
-  }
-  enter(index, pending);
+  const Index index = first_free_;
+  first_free_ = snapshots_[index].next_free;
+  snapshots_[index] = std::move(pending.snapshot_);
+  enter(index);
   return displaced;
 }
 
-SnapshotTable::LaneEntry SnapshotTable::lane_entry(Index index, bool any_session) const {
-  const Snapshot& snapshot = snapshots_[index];
-  return {
-      snapshot.at.edge, snapshot.adapter_id, any_session, any_session ? 0 : snapshot.session, snapshot.tokens, index};
+SnapshotTable::LaneKey SnapshotTable::lane_of(const Snapshot& snapshot, bool any_session) {
+  return {snapshot.at.edge, any_session, snapshot.adapter_id, any_session ? 0 : snapshot.session};
 }
 
-void SnapshotTable::enter(Index index, Pending& pending) noexcept {
-  snapshots_[index] = std::move(pending.snapshot_);
+void SnapshotTable::enter_lanes(Index index) noexcept {
   Snapshot& snapshot = snapshots_[index];
   for (const bool any : kBothLanes) {
-    if (pending.lanes_.empty()) break;
-    auto node = pending.lanes_.extract(pending.lanes_.begin());
-    node.value() = lane_entry(index, any);
-    snapshot.lanes[any ? 1 : 0] = lanes_.insert(std::move(node)).position;
+    LaneNode& node = snapshot.lane_nodes[any ? 1 : 0];
+    node.tokens = snapshot.tokens;
+    node.index = index;
+    lanes_[lane_of(snapshot, any)].insert(node);
   }
+}
+
+void SnapshotTable::leave_lanes(Snapshot& snapshot) noexcept {
+  for (const bool any : kBothLanes) {
+    const auto lane = lanes_.find(lane_of(snapshot, any));
+    CAIRN_CHECK(lane != lanes_.end());
+    lane->second.erase(Lane::s_iterator_to(snapshot.lane_nodes[any ? 1 : 0]));
+    if (lane->second.empty()) lanes_.erase(lane);
+  }
+}
+
+void SnapshotTable::enter(Index index) noexcept {
+  const Snapshot& snapshot = snapshots_[index];
+  if (snapshot.kind != SnapshotKind::kTail) enter_lanes(index);
   enqueue(index);
   places_.insert(index);
   by_slot_.emplace(snapshot.slot, index);
@@ -191,40 +254,45 @@ void SnapshotTable::enter(Index index, Pending& pending) noexcept {
   if (snapshot.kind == SnapshotKind::kTailSibling) sessions_[snapshot.session].sibling = index;
 }
 
-void SnapshotTable::remove(const Gate::Closed& closed, Index index) noexcept {
+std::optional<SnapshotId> SnapshotTable::remove(const Gate::Closed& closed, Index index) noexcept {
   Snapshot& snapshot = snapshots_[index];
   CAIRN_CHECK(snapshot.live);
-  if (snapshot.kind != SnapshotKind::kTail) {
-    for (const auto entry : snapshot.lanes) lanes_.erase(entry);
-  }
-  if (snapshot.resident) {
-    by_slot_.erase(snapshot.slot);
-  } else {
+  if (snapshot.kind != SnapshotKind::kTail) leave_lanes(snapshot);
+  if (is_parked(snapshot)) --parked_;
+  std::optional<SnapshotId> slot;
+  if (!snapshot.resident) {
     by_key_.erase(snapshot.key);
+  } else if (snapshot.pins == 0) {
+    by_slot_.erase(snapshot.slot);
+    slot = snapshot.slot;
   }
   leave_session(index);
   places_.erase(index);
   --size_;
   const Position at = snapshot.at;
   --trie_.edges()[at.edge].snapshots;
-  snapshot = Snapshot{};
-  snapshot.next_free = first_free_;
-  first_free_ = index;
+  std::vector<TokenId>().swap(snapshot.residual);
+  snapshot.live = false;
+  snapshot.resident = false;
+  snapshot.queued = 0;
+  if (snapshot.pins == 0) free_record(index);
   trie_.drop_anchor(closed, at);
+  return slot;
+}
+
+void SnapshotTable::free_record(Index index) noexcept {
+  snapshots_[index].next_free = first_free_;
+  first_free_ = index;
 }
 
 std::optional<SnapshotId> SnapshotTable::displace(const Gate::Closed& closed, Index index,
                                                   RadixTreeCounters& counters) noexcept {
   const Snapshot& snapshot = snapshots_[index];
-  std::optional<SnapshotId> slot;
-  if (snapshot.resident) {
-    slot = snapshot.slot;
-  } else {
+  if (!snapshot.resident) {
     orphaned_.push_back(snapshot.key);
     ++counters.orphaned_keys;
   }
-  remove(closed, index);
-  return slot;
+  return remove(closed, index);
 }
 
 // ---- Sessions ----
@@ -263,13 +331,13 @@ void SnapshotTable::sweep_session(const Gate::Closed& closed, SessionHash sessio
 
 // ---- Eviction, spilling ----
 
-// For one entry more. Void entries are thrown out before they outnumber the others.
+// For one entry more, and for those of parked snapshots. Void entries are thrown out before they outnumber the others.
 void SnapshotTable::reserve_queue() {
   constexpr std::size_t kFew = 64;
   if (queue_.entries().size() > 2 * by_slot_.size() + kFew) {
     queue_.remove_if([&](const StampQueue::Entry& entry) { return snapshots_[entry.id].queued != entry.stamp; });
   }
-  queue_.reserve(queue_.entries().size() + 1);
+  queue_.reserve(queue_.entries().size() + parked_ + 1);
 }
 
 void SnapshotTable::enqueue(Index index) noexcept {
@@ -280,10 +348,17 @@ void SnapshotTable::enqueue(Index index) noexcept {
 SnapshotTable::Index SnapshotTable::victim(const Gate::Closed&) noexcept {
   while (!queue_.empty()) {
     const auto [stamp, index] = queue_.oldest();
-    const Snapshot& snapshot = snapshots_[index];
-    if (snapshot.queued == stamp && snapshot.stamp == stamp) return index;
+    Snapshot& snapshot = snapshots_[index];
+    const bool valid = snapshot.queued == stamp;
+    if (valid && snapshot.pins == 0 && snapshot.stamp == stamp) return index;
     queue_.pop();
-    if (snapshot.queued == stamp) enqueue(index);
+    if (!valid) continue;
+    if (snapshot.pins == 0) {
+      enqueue(index);
+    } else {
+      snapshot.queued = 0;  // the last unpin puts it back
+      ++parked_;
+    }
   }
   return kNone;
 }
@@ -326,7 +401,8 @@ void SnapshotTable::promote(const Gate::Closed&, Index index, SnapshotId slot) {
 void SnapshotTable::reserve_cleared(std::optional<AdapterId> adapter_id, Cleared& out) const {
   std::size_t slots = 0;
   std::size_t keys = 0;
-  for (const Snapshot& snapshot : snapshots_) {
+  for (Index index = 0; index < snapshots_.size(); ++index) {
+    const Snapshot& snapshot = snapshots_[index];
     if (!snapshot.live || (adapter_id && snapshot.adapter_id != *adapter_id)) continue;
     ++(snapshot.resident ? slots : keys);
   }
@@ -338,12 +414,8 @@ void SnapshotTable::clear(const Gate::Closed& closed, std::optional<AdapterId> a
   for (Index index = 0; index < snapshots_.size(); ++index) {
     const Snapshot& snapshot = snapshots_[index];
     if (!snapshot.live || (adapter_id && snapshot.adapter_id != *adapter_id)) continue;
-    if (snapshot.resident) {
-      out.slots.push_back(snapshot.slot);
-    } else {
-      out.tier_keys.push_back(snapshot.key);
-    }
-    remove(closed, index);
+    if (!snapshot.resident) out.tier_keys.push_back(snapshot.key);
+    if (const auto slot = remove(closed, index)) out.slots.push_back(*slot);
   }
 }
 

@@ -11,18 +11,22 @@
 // A session's tail is unique, so the table of sessions says where it is. Several snapshots can share a boundary and
 // differ in their residual; the one that agrees with the looked-up tokens is found by hash, one probe per length.
 //
+// A pinned snapshot is passed over by eviction: when its turn comes it leaves the queue, and the last unpin puts it
+// back. One that is removed while it is pinned is gone as far as anybody can see, but its record stays, and its slot
+// stays taken, until the last unpin.
+//
 // Threads: read in commits and by writers; changed by writers with the gate closed (the first argument shows it), and
-// by stamp(), which readers call one at a time (Index's lock). What may allocate says so and gives the strong
-// guarantee; all else never throws.
+// by stamp(), pin() and unpin(), which readers call one at a time (Index's lock). What may allocate says so and gives
+// the strong guarantee; all else never throws.
 #ifndef CAIRN_INDEX_SNAPSHOT_TABLE_H_
 #define CAIRN_INDEX_SNAPSHOT_TABLE_H_
 
 #include <array>
-#include <compare>
+#include <boost/intrusive/set.hpp>
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <optional>
-#include <set>
 #include <span>
 #include <string>
 #include <utility>
@@ -43,19 +47,10 @@ class SnapshotTable {
   using Index = std::uint32_t;  // of a snapshot in this table
   static constexpr Index kNone = 0xFFFFFFFF;
 
-  struct LaneEntry {
-    EdgeId edge = kTop;
-    AdapterId adapter_id = 0;  // below the top, the edge says which
-    bool any_session = false;
-    SessionHash session = 0;
+  // A snapshot's place in a lane. It lies in the snapshot, which does not move.
+  struct LaneNode : boost::intrusive::set_base_hook<boost::intrusive::optimize_size<true>> {
     std::size_t tokens = 0;  // a lane is ordered by depth
-    Index index = 0;
-
-    friend auto operator<=>(const LaneEntry&, const LaneEntry&) = default;
-    [[nodiscard]] bool same_lane(const LaneEntry& other) const {
-      return edge == other.edge && adapter_id == other.adapter_id && any_session == other.any_session &&
-             session == other.session;
-    }
+    Index index = kNone;
   };
   struct Snapshot {
     Position at;
@@ -68,10 +63,11 @@ class SnapshotTable {
     SnapshotKind kind = SnapshotKind::kPlain;
     bool live = false;
     bool resident = false;
-    SnapshotId slot = 0;                                   // if resident
-    TierKey key = 0;                                       // if spilled
-    std::array<std::set<LaneEntry>::iterator, 2> lanes{};  // its entries; none for a tail
-    Stamp queued = 0;                                      // the stamp of its entry in the queue; 0: it has none
+    std::uint32_t pins = 0;
+    SnapshotId slot = 0;                 // if resident
+    TierKey key = 0;                     // if spilled
+    std::array<LaneNode, 2> lane_nodes;  // in its session's lane and in that for any; not used by a tail
+    Stamp queued = 0;                    // the stamp of its entry in the queue; 0: none (not resident, or pinned)
     Index next_free = kNone;
   };
 
@@ -81,12 +77,15 @@ class SnapshotTable {
 
   [[nodiscard]] std::size_t size() const { return size_; }
   [[nodiscard]] const Snapshot& operator[](Index index) const { return snapshots_[index]; }
-  [[nodiscard]] bool is_resident(SnapshotId slot) const { return by_slot_.contains(slot); }
+  // By a resident snapshot, or by one that is gone and still pinned.
+  [[nodiscard]] bool is_taken(SnapshotId slot) const { return by_slot_.contains(slot); }
+  // With a pin, whether in the cache or gone.
+  [[nodiscard]] std::size_t pinned_count() const { return pinned_; }
 
   // ---- Finding ----
 
   // The deepest snapshot on `tokens` above or at `at`, of at most `max_tokens` tokens, that `session` may see. `at`
-  // is where a walk of `tokens` ended, no deeper than max_tokens.
+  // is where a walk of `tokens` ended, also if that is deeper than max_tokens.
   struct Query {
     std::span<const TokenId> tokens;
     std::size_t max_tokens = 0;
@@ -95,6 +94,14 @@ class SnapshotTable {
   };
   [[nodiscard]] Index find_deepest(Position at, const Query& query) const;
   void stamp(Index index, Stamp now) noexcept;
+
+  // ---- Pinning ----
+
+  void pin(Index index) noexcept;  // a resident one
+  // False if the snapshot is gone: then a writer has to drop the pin.
+  [[nodiscard]] bool unpin(Index index) noexcept;
+  // The slot, if this was the last pin of a snapshot that is gone.
+  std::optional<SnapshotId> unpin_gone(const Gate::Closed&, Index index) noexcept;
 
   // ---- Putting ----
 
@@ -108,7 +115,6 @@ class SnapshotTable {
    private:
     friend class SnapshotTable;
     Snapshot snapshot_;
-    std::set<LaneEntry> lanes_;  // the nodes of what it will enter, with any keys
   };
   struct Put {
     std::span<const TokenId> tokens;
@@ -120,7 +126,7 @@ class SnapshotTable {
   // Keeps the tokens of the path in the trie; the caller then puts it, or gives it up. Closes the gate. Allocates.
   [[nodiscard]] Pending prepare(const Put& put);
   void give_up(const Gate::Closed&, Pending pending) noexcept;
-  // Returns the slot of the snapshot that was at this place, if it was resident.
+  // Returns the slot of the snapshot that was at this place, if it was resident and not pinned.
   std::optional<SnapshotId> put(const Gate::Closed&, Pending pending, Stamp now, RadixTreeCounters& counters) noexcept;
 
   // ---- Sessions ----
@@ -133,9 +139,10 @@ class SnapshotTable {
 
   // ---- Eviction, spilling ----
 
-  // The least recently used resident one, or kNone.
+  // The least recently used resident one without a pin, or kNone.
   [[nodiscard]] Index victim(const Gate::Closed&) noexcept;
-  void remove(const Gate::Closed&, Index index) noexcept;
+  // Returns its slot, if it was resident and has no pin.
+  std::optional<SnapshotId> remove(const Gate::Closed&, Index index) noexcept;
   TierKey spill(const Gate::Closed&, Index index);  // the victim; allocates
   [[nodiscard]] Index find_key(TierKey key) const;
   void promote(const Gate::Closed&, Index index, SnapshotId slot);  // allocates
@@ -156,6 +163,41 @@ class SnapshotTable {
     Index sibling = kNone;
   };
 
+  // Does not move what it holds, since lanes point into it, and never shrinks.
+  class Snapshots {
+   public:
+    Snapshot& operator[](Index index) { return chunks_[index / kChunk][index % kChunk]; }
+    const Snapshot& operator[](Index index) const { return chunks_[index / kChunk][index % kChunk]; }
+    [[nodiscard]] Index size() const { return size_; }
+    // Returns the index of one more. Throws std::bad_alloc.
+    Index add();
+
+   private:
+    static constexpr std::size_t kChunk = 256;
+    std::vector<std::unique_ptr<Snapshot[]>> chunks_;
+    Index size_ = 0;
+  };
+
+  struct LaneKey {
+    EdgeId edge = kTop;
+    bool any_session = false;
+    AdapterId adapter_id = 0;  // below the top, the edge says which
+    SessionHash session = 0;   // 0 if any_session
+
+    friend bool operator==(const LaneKey&, const LaneKey&) = default;
+  };
+  struct LaneHash {
+    using is_avalanching = void;
+    std::uint64_t seed = 0;
+    std::size_t operator()(const LaneKey& key) const noexcept;
+  };
+  struct Depth {
+    using type = std::size_t;
+    const type& operator()(const LaneNode& node) const { return node.tokens; }
+  };
+  using Lane = boost::intrusive::multiset<LaneNode, boost::intrusive::key_of_value<Depth>,
+                                          boost::intrusive::constant_time_size<false>>;
+
   // The table of places is a set of snapshots, found by position and residual.
   struct PlaceKey {
     Position at;
@@ -166,13 +208,13 @@ class SnapshotTable {
   struct PlaceHash {
     using is_transparent = void;
     using is_avalanching = void;
-    const std::vector<Snapshot>* snapshots = nullptr;
+    const Snapshots* snapshots = nullptr;
     std::size_t operator()(Index index) const { return (*snapshots)[index].place_hash; }
     std::size_t operator()(const PlaceKey& key) const { return key.hash; }
   };
   struct PlaceEqual {
     using is_transparent = void;
-    const std::vector<Snapshot>* snapshots = nullptr;
+    const Snapshots* snapshots = nullptr;
     bool operator()(Index a, Index b) const { return a == b; }
     bool operator()(Index index, const PlaceKey& key) const;
     bool operator()(const PlaceKey& key, Index index) const { return (*this)(index, key); }
@@ -181,32 +223,43 @@ class SnapshotTable {
   [[nodiscard]] PlaceKey place_key(Position at, AdapterId adapter_id, std::span<const TokenId> residual) const;
   [[nodiscard]] Index find_place(Position at, AdapterId adapter_id, std::span<const TokenId> residual) const;
   [[nodiscard]] Index deeper(Index a, Index b) const;
-  [[nodiscard]] Index deepest_in_lane(Position at, LaneEntry lane, const Query& query) const;
+  [[nodiscard]] Index deepest_in_lane(Position at, const LaneKey& key, const Query& query) const;
+  [[nodiscard]] static const LaneNode* last_in_lane(const Lane& lane, std::size_t max_tokens);
   [[nodiscard]] Index tail_on(Position at, const Query& query) const;
   [[nodiscard]] std::size_t block_size() const { return trie_.block_size(); }
   [[nodiscard]] std::size_t boundary_tokens(Position at) const { return trie_.depth(at) * block_size(); }
-  [[nodiscard]] LaneEntry lane_entry(Index index, bool any_session) const;
+  [[nodiscard]] static LaneKey lane_of(const Snapshot& snapshot, bool any_session);
 
-  void enter(Index index, Pending& pending) noexcept;
-  // Removes it and returns its slot; the key of a spilled one becomes an orphan, for which there is room.
+  void enter(Index index) noexcept;
+  void enter_lanes(Index index) noexcept;
+  void leave_lanes(Snapshot& snapshot) noexcept;
+  // Removes it as remove() does; the key of a spilled one becomes an orphan, for which there is room.
   std::optional<SnapshotId> displace(const Gate::Closed&, Index index, RadixTreeCounters& counters) noexcept;
   void leave_session(Index index) noexcept;
   void reserve_queue();
   void enqueue(Index index) noexcept;
+  [[nodiscard]] static bool is_parked(const Snapshot& snapshot) {
+    return snapshot.live && snapshot.resident && snapshot.queued == 0;
+  }
+  void drop_pin(Snapshot& snapshot) noexcept;
+  void free_record(Index index) noexcept;
 
   BlockTrie& trie_;
   Gate& gate_;
   const std::uint64_t hash_seed_;
   const bool shared_;
-  std::vector<Snapshot> snapshots_;
+  Snapshots snapshots_;
   Index first_free_ = kNone;
   std::size_t size_ = 0;
   boost::unordered_flat_set<Index, PlaceHash, PlaceEqual> places_;
-  std::set<LaneEntry> lanes_;
+  boost::unordered_flat_map<LaneKey, Lane, LaneHash> lanes_;  // none is empty
   IdMap<Session> sessions_;
-  IdMap<Index> by_slot_;
+  IdMap<Index> by_slot_;  // resident ones, and those gone and pinned
   IdMap<Index> by_key_;
   StampQueue queue_;  // of resident ones; an entry whose stamp is not `queued` of its snapshot is void
+  // Resident ones without an entry: pinned, and eviction has met them. The queue has room for them.
+  std::size_t parked_ = 0;
+  std::size_t pinned_ = 0;
   TierKey next_key_;
   std::vector<TierKey> orphaned_;
 };

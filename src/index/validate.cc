@@ -119,13 +119,22 @@ std::string SnapshotTable::validate(const Gate::Closed&, BlockTrie::AnchorCounts
   const auto says = [](Index index, const std::string& what) {
     return "snapshot " + std::to_string(index) + ": " + what;
   };
-  std::size_t live = 0, resident = 0, lane_entries = 0, tails = 0, siblings = 0;
+  std::size_t live = 0, resident = 0, lane_nodes = 0, tails = 0, siblings = 0;
+  std::size_t pinned = 0, parked = 0, gone_and_pinned = 0;
   std::vector<std::uint32_t> entries(snapshots_.size());  // valid ones in the queue
   for (const auto& [stamp, index] : queue_.entries()) entries[index] += snapshots_[index].queued == stamp ? 1 : 0;
   IdMap<std::uint32_t> on_edge;
   for (Index index = 0; index < snapshots_.size(); ++index) {
     const Snapshot& snapshot = snapshots_[index];
-    if (!snapshot.live) continue;
+    if (snapshot.pins > 0) ++pinned;
+    if (!snapshot.live) {
+      if (snapshot.pins == 0) continue;
+      ++gone_and_pinned;
+      const auto slot = by_slot_.find(snapshot.slot);
+      if (slot == by_slot_.end() || slot->second != index)
+        return says(index, "is gone and pinned, but its slot is free");
+      continue;
+    }
     ++live;
     ++anchors[snapshot.at.key()];
     ++on_edge[snapshot.at.edge];
@@ -138,20 +147,30 @@ std::string SnapshotTable::validate(const Gate::Closed&, BlockTrie::AnchorCounts
       return says(index, "is not found at its place");
     if (snapshot.resident) {
       ++resident;
-      if (snapshot.queued > snapshot.stamp || entries[index] != 1) {
+      if (is_parked(snapshot)) {
+        ++parked;
+        if (snapshot.pins == 0) return says(index, "is not pinned and yet not in the order of eviction");
+      } else if (snapshot.queued > snapshot.stamp || entries[index] != 1) {
         return says(index, "is not in the order of eviction");
       }
       const auto slot = by_slot_.find(snapshot.slot);
       if (slot == by_slot_.end() || slot->second != index) return says(index, "is not found by its slot");
+    } else if (snapshot.pins > 0) {
+      return says(index, "is spilled and pinned");
     } else if (snapshot.queued != 0) {
       return says(index, "is spilled and in the order of eviction");
     } else if (find_key(snapshot.key) != index) {
       return says(index, "is not found by its tier key");
     }
     if (snapshot.kind != SnapshotKind::kTail) {
-      lane_entries += 2;
+      lane_nodes += 2;
       for (const bool any : {false, true}) {
-        if (!lanes_.contains(lane_entry(index, any))) {
+        const LaneNode& node = snapshot.lane_nodes[any ? 1 : 0];
+        if (node.index != index || node.tokens != snapshot.tokens) return says(index, "is another one in its lane");
+        const auto lane = lanes_.find(lane_of(snapshot, any));
+        if (lane == lanes_.end()) return says(index, "has no lane");
+        const auto [first, end] = lane->second.equal_range(snapshot.tokens);
+        if (std::none_of(first, end, [&](const LaneNode& in_lane) { return &in_lane == &node; })) {
           return says(index, "is not in its lane");
         }
       }
@@ -165,9 +184,15 @@ std::string SnapshotTable::validate(const Gate::Closed&, BlockTrie::AnchorCounts
     }
   }
   if (live != size_ || places_.size() != size_) return "wrong count of snapshots";
-  if (by_slot_.size() != resident) return "wrong count of resident snapshots";
+  if (by_slot_.size() != resident + gone_and_pinned) return "wrong count of slots that are taken";
+  if (pinned_ != pinned) return "wrong count of pinned snapshots";
+  if (parked_ != parked) return "wrong count of snapshots that eviction passed over";
   if (by_key_.size() != live - resident) return "wrong count of spilled snapshots";
-  if (lanes_.size() != lane_entries) return "wrong count of lane entries";
+  for (const auto& [key, lane] : lanes_) {
+    if (lane.empty()) return "a lane without snapshots";
+    lane_nodes -= lane.size();
+  }
+  if (lane_nodes != 0) return "wrong count of snapshots in lanes";
   for (const auto& [session, of] : sessions_) {
     if (of.tail == kNone && of.sibling == kNone) return "a session without tail and sibling";
     if (of.tail != kNone) --tails;

@@ -84,6 +84,10 @@ std::string describe(const SnapshotRef& ref) {
          (ref.is_tail ? " (tail)" : "");
 }
 
+std::string describe(const RadixTree::Peek& peek) {
+  return "tokens " + std::to_string(peek.matched_tokens) + " snapshot " + describe(peek.snapshot);
+}
+
 std::string describe(const Cleared& cleared) {
   return describe(cleared.blocks) + " slots " + list(cleared.slots) + " keys " + list(cleared.tier_keys);
 }
@@ -116,6 +120,7 @@ std::string describe(const RadixTreeCounters& counters) {
   add("forgotten_keys", counters.forgotten_keys);
   add("orphaned_keys", counters.orphaned_keys);
   add("protocol_errors", counters.protocol_errors);
+  add("pinned_snapshots", counters.pinned_snapshots);
   return text;
 }
 

@@ -28,6 +28,7 @@ std::string describe(const RadixTree::EpochSnapshotInsert& insert);
 std::string describe(const EvictedBlocks& evicted);
 std::string describe(const std::optional<TierEvict>& evict);
 std::string describe(const SnapshotRef& ref);
+std::string describe(const RadixTree::Peek& peek);
 std::string describe(const Cleared& cleared);
 std::string describe(const RadixTreeCounters& counters);
 

@@ -28,7 +28,7 @@ class InvalidCalls {
   void wrong_disk_ids(std::uint8_t which);
   void matched_beyond_end(std::uint8_t which);
   void snapshot_at_zero(std::uint8_t which);
-  void resident_slot(std::uint8_t which, std::span<const TierKey> keys);
+  void taken_slot(std::uint8_t which, std::span<const TierKey> keys);
   void wrong_handle(std::uint8_t which);
 
  private:
@@ -130,24 +130,24 @@ void InvalidCalls::snapshot_at_zero(std::uint8_t which) {
   }
 }
 
-void InvalidCalls::resident_slot(std::uint8_t which, std::span<const TierKey> keys) {
-  const auto resident = caches_.model().resident_slots();
-  if (resident.empty() || tokens_.empty()) return;
-  const SnapshotId slot = resident[which / 5 % resident.size()];
+void InvalidCalls::taken_slot(std::uint8_t which, std::span<const TierKey> keys) {
+  const auto taken = caches_.model().taken_slots();
+  if (taken.empty() || tokens_.empty()) return;
+  const SnapshotId slot = taken[which / 5 % taken.size()];
   switch (which % 5) {
     case 0:
-      return refuse("insert_with_snapshot, resident slot", [&](auto& c) {
+      return refuse("insert_with_snapshot, taken slot", [&](auto& c) {
         return c.insert_with_snapshot(tokens_, blocks_, {}, block_size_, slot, session_, 0, adapter_);
       });
     case 1:
-      return refuse("insert_intermediate_snapshot, resident slot", [&](auto& c) {
+      return refuse("insert_intermediate_snapshot, taken slot", [&](auto& c) {
         return c.insert_intermediate_snapshot(tokens_, blocks_, {}, block_size_, slot, session_, 0, adapter_);
       });
     case 2:
-      return refuse("insert_tail_snapshot, resident slot",
+      return refuse("insert_tail_snapshot, taken slot",
                     [&](auto& c) { return c.insert_tail_snapshot(tokens_, slot, session_, adapter_); });
     case 3:
-      return refuse("insert_tail_sibling_snapshot, resident slot",
+      return refuse("insert_tail_sibling_snapshot, taken slot",
                     [&](auto& c) { return c.insert_tail_sibling_snapshot(tokens_, slot, session_, adapter_); });
     default:
       // Refused if the key is alive; false if it is dead.
@@ -208,7 +208,7 @@ void call_invalidly(PairedCaches& caches, const Operation& operation, const std:
       return calls.snapshot_at_zero(which);
     case 4:
     case 5:
-      return calls.resident_slot(which, keys);
+      return calls.taken_slot(which, keys);
     default:
       return calls.wrong_handle(which);
   }

@@ -18,6 +18,7 @@ constexpr std::uint64_t kHashSeed = 1;  // fixed: a run can be repeated exactly
 constexpr std::size_t kCallersMax = 8;
 constexpr std::size_t kPlacesMax = 8;
 constexpr std::size_t kKeysMax = 12;
+constexpr std::size_t kPinsMax = 5;
 constexpr std::size_t kOperationsBetweenValidations = 24;
 
 // A running sequence.
@@ -37,6 +38,11 @@ struct Place {
   AdapterId adapter_id = 0;
   SessionHash session = 0;
   Tokens tokens;
+};
+
+struct Pin {
+  SnapshotPin of_tree;
+  NaivePrefixCache::Pin of_model;
 };
 
 class Lockstep {
@@ -69,6 +75,8 @@ class Lockstep {
 
   void start_by_lookup(const Operation& operation);
   void start_by_handle(const Operation& operation);
+  PrefixMatch acquire(Caller& caller, const Operation& operation);
+  [[nodiscard]] static ReadOptions options_for(const Operation& operation, std::size_t tokens);
   void insert(Caller& caller, std::size_t end, const Operation& operation);
   void insert_with_snapshot(Caller& caller, std::size_t end, const Operation& operation);
   void publish(const Operation& operation);
@@ -85,12 +93,15 @@ class Lockstep {
   void put_plain(const Operation& operation);
   void put_tail(const Operation& operation);
   void put_sibling(const Place& place, const Operation& operation);
-  void evict_snapshot();
-  void evict_snapshot_to_tier(const Operation& operation);
+  bool evict_snapshot();
+  bool evict_snapshot_to_tier(const Operation& operation);
   [[nodiscard]] TierKey key_for(const Operation& operation) const;
   void promote(const Operation& operation);
   void forget(const Operation& operation);
   void find_snapshot(const Operation& operation);
+  void find_and_pin_snapshot(const Place& place, const ReadOptions& options);
+  void note_pin(Pin pin);
+  void unpin(std::size_t index);
   void clear(AdapterId adapter_id);
   void clear_all();
   void give_back(const Cleared& cleared);
@@ -114,6 +125,7 @@ class Lockstep {
   std::vector<Caller> callers_;
   std::vector<Place> places_;  // where snapshots were put lately
   std::size_t next_place_ = 0;
+  std::vector<Pin> pins_;
   std::vector<TierKey> keys_;  // handed out lately, dead or alive
   std::size_t next_key_ = 0;
 };
@@ -160,21 +172,52 @@ void Lockstep::start_by_handle(const Operation& operation) {
   caller.session = operation.session();
   caller.epoch = caches_.model().epoch(caller.adapter_id);
   caller.tokens = book_.make(operation);
-  const auto match =
-      caches_.both([&] { return call_text("acquire", caller.tokens, caller.session, caller.adapter_id); },
-                   [&](RadixTree& tree) {
-                     auto acquired = tree.acquire(caller.tokens, caller.session, caller.adapter_id);
-                     caller.handle = std::move(acquired.handle);
-                     return std::move(acquired.match);
-                   },
-                   [&](NaivePrefixCache& model) {
-                     auto acquired = model.acquire(caller.tokens, caller.session, caller.adapter_id);
-                     caller.holding = std::move(acquired.handle);
-                     return std::move(acquired.match);
-                   });
-  caller.matched_blocks = match->matched_blocks;
+  caller.matched_blocks = acquire(caller, operation).matched_blocks;
   check_handle(caller);
   callers_.push_back(std::move(caller));
+}
+
+ReadOptions Lockstep::options_for(const Operation& operation, std::size_t tokens) {
+  ReadOptions options{.session_hash = operation.session(), .adapter_id = operation.adapter_id()};
+  if (operation.table >= 96) options.max_snapshot_tokens = (operation.table - std::size_t{96}) * (tokens + 2) / 160;
+  options.pin_snapshot = operation.extra / 2 % 4 != 0;
+  return options;
+}
+
+PrefixMatch Lockstep::acquire(Caller& caller, const Operation& operation) {
+  const auto take = [&caller](auto& handle, auto&& acquired) {
+    handle = std::move(acquired.handle);
+    return std::move(acquired.match);
+  };
+  if (operation.extra % 2 == 0) {
+    return *caches_.both([&] { return call_text("acquire", caller.tokens, caller.session, caller.adapter_id); },
+                         [&](RadixTree& tree) {
+                           return take(caller.handle, tree.acquire(caller.tokens, caller.session, caller.adapter_id));
+                         },
+                         [&](NaivePrefixCache& model) {
+                           return take(caller.holding,
+                                       model.acquire(caller.tokens, caller.session, caller.adapter_id));
+                         });
+  }
+  const ReadOptions options = options_for(operation, caller.tokens.size());
+  Pin pin;
+  auto match = caches_.both(
+      [&] {
+        return call_text("acquire", caller.tokens, caller.session, caller.adapter_id, options.max_snapshot_tokens,
+                         options.pin_snapshot);
+      },
+      [&](RadixTree& tree) {
+        auto acquired = tree.acquire(caller.tokens, options);
+        pin.of_tree = std::move(acquired.pin);
+        return take(caller.handle, acquired);
+      },
+      [&](NaivePrefixCache& model) {
+        auto acquired = model.acquire(caller.tokens, options);
+        pin.of_model = acquired.pin;
+        return take(caller.holding, acquired);
+      });
+  note_pin(std::move(pin));
+  return *match;
 }
 
 void Lockstep::check_handle(const Caller& caller) {
@@ -340,9 +383,22 @@ void Lockstep::release_at(std::size_t index, const Operation& operation) {
 void Lockstep::peek(const Operation& operation) {
   const Tokens tokens = book_.make(operation);
   const AdapterId adapter_id = operation.adapter_id();
-  caches_.both(
-      [&] { return call_text("peek_matched_tokens", tokens, adapter_id); },
-      [&](auto& cache) { return std::uint64_t{cache.peek_matched_tokens(tokens, block_size(), adapter_id)}; });
+  if (operation.extra % 4 == 0) {
+    caches_.both(
+        [&] { return call_text("peek_matched_tokens", tokens, adapter_id); },
+        [&](auto& cache) { return std::uint64_t{cache.peek_matched_tokens(tokens, block_size(), adapter_id)}; });
+    return;
+  }
+  const ReadOptions options = options_for(operation, tokens.size());
+  const auto text = [&](const char* name) {
+    return call_text(name, tokens, options.session_hash, adapter_id, options.max_snapshot_tokens);
+  };
+  if (operation.extra % 4 == 1) {
+    caches_.both([&] { return text("peek_snapshot"); },
+                 [&](auto& cache) { return cache.peek_snapshot(tokens, options); });
+  } else {
+    caches_.both([&] { return text("peek"); }, [&](auto& cache) { return cache.peek(tokens, options); });
+  }
 }
 
 void Lockstep::evict(const Operation& operation) {
@@ -384,11 +440,9 @@ Place Lockstep::place_for(const Operation& operation) {
 SnapshotId Lockstep::slot_to_fill(const Operation& operation) {
   while (true) {
     if (const auto slot = slots_.free_slot()) return *slot;
-    if (operation.extra % 3 == 0) {
-      evict_snapshot_to_tier(operation);
-    } else {
-      evict_snapshot();
-    }
+    if (operation.extra % 3 == 0 ? evict_snapshot_to_tier(operation) : evict_snapshot()) continue;
+    if (pins_.empty()) throw Violation("no slot is free, none is pinned, and none can be evicted");
+    unpin(operation.who % pins_.size());
   }
 }
 
@@ -472,24 +526,26 @@ void Lockstep::put_sibling(const Place& place, const Operation& operation) {
   if (*displaced) slots_.give_back(**displaced);
 }
 
-void Lockstep::evict_snapshot() {
+bool Lockstep::evict_snapshot() {
   const auto slot = caches_.both([] { return call_text("evict_snapshot_lru"); },
                                  [](auto& cache) { return cache.evict_snapshot_lru(); });
   if (*slot) slots_.give_back(**slot);
+  return slot->has_value();
 }
 
-void Lockstep::evict_snapshot_to_tier(const Operation& operation) {
+bool Lockstep::evict_snapshot_to_tier(const Operation& operation) {
   const std::size_t min_tokens = operation.cut % 2 == 0 ? 0 : operation.cut % (3 * block_size() + 2);
   const auto victim = caches_.both([&] { return call_text("evict_snapshot_to_tier", min_tokens); },
                                    [&](auto& cache) { return cache.evict_snapshot_to_tier(min_tokens); });
-  if (!*victim) return;
+  if (!*victim) return false;
   slots_.give_back((*victim)->slot);
-  if ((*victim)->action != TierEvict::Action::kSpill) return;
+  if ((*victim)->action != TierEvict::Action::kSpill) return true;
   if (keys_.size() < kKeysMax) {
     keys_.push_back((*victim)->key);
   } else {
     keys_[next_key_++ % kKeysMax] = (*victim)->key;
   }
+  return true;
 }
 
 TierKey Lockstep::key_for(const Operation& operation) const {
@@ -517,9 +573,48 @@ void Lockstep::find_snapshot(const Operation& operation) {
   if (operation.table % 2 == 1) place.tokens = book_.continue_from(place.tokens, operation);
   std::size_t max_tokens = operation.cut * (place.tokens.size() + 2) / 256;
   if (operation.cut >= 230) max_tokens = std::numeric_limits<std::size_t>::max();
+  if (operation.extra % 2 == 1) {
+    return find_and_pin_snapshot(place, {place.session, place.adapter_id, max_tokens, operation.extra < 224});
+  }
   caches_.both(
       [&] { return call_text("find_snapshot", place.tokens, max_tokens, place.session, place.adapter_id); },
       [&](auto& cache) { return cache.find_snapshot(place.tokens, max_tokens, place.session, place.adapter_id); });
+}
+
+// ---- Pins ----
+
+void Lockstep::find_and_pin_snapshot(const Place& place, const ReadOptions& options) {
+  Pin pin;
+  const auto take = [](auto& pin_of, auto&& found) {
+    pin_of = std::move(found.pin);
+    return found.snapshot;
+  };
+  caches_.both(
+      [&] {
+        return call_text("find_snapshot", place.tokens, options.max_snapshot_tokens, place.session, place.adapter_id,
+                         options.pin_snapshot);
+      },
+      [&](RadixTree& tree) { return take(pin.of_tree, tree.find_snapshot(place.tokens, options)); },
+      [&](NaivePrefixCache& model) { return take(pin.of_model, model.find_snapshot(place.tokens, options)); });
+  note_pin(std::move(pin));
+}
+
+void Lockstep::note_pin(Pin pin) {
+  if (pin.of_tree.valid() != pin.of_model.valid) throw Violation("the pin is valid, or not, unlike the model's");
+  if (!pin.of_tree.valid()) return;
+  if (pin.of_tree.slot() != pin.of_model.slot) throw Violation("the pin names another slot than the model's");
+  pins_.push_back(std::move(pin));
+  if (pins_.size() > kPinsMax) unpin(0);
+}
+
+void Lockstep::unpin(std::size_t index) {
+  Pin& pin = pins_[index];
+  const auto slot = caches_.both([&] { return call_text("unpin_snapshot", std::uint64_t{pin.of_model.slot}); },
+                                 [&](RadixTree& tree) { return tree.unpin_snapshot(pin.of_tree); },
+                                 [&](NaivePrefixCache& model) { return model.unpin_snapshot(pin.of_model); });
+  if (pin.of_tree.valid()) throw Violation("a pin that was given back is still valid");
+  pins_.erase(pins_.begin() + static_cast<std::ptrdiff_t>(index));
+  if (*slot) slots_.give_back(**slot);
 }
 
 // ---- Clearing ----
@@ -576,9 +671,11 @@ void Lockstep::step(const Operation& operation) {
     case OperationKind::kPutSibling:
       return put_sibling(place_for(operation), operation);
     case OperationKind::kEvictSnapshot:
-      return evict_snapshot();
+      evict_snapshot();
+      return;
     case OperationKind::kEvictSnapshotToTier:
-      return evict_snapshot_to_tier(operation);
+      evict_snapshot_to_tier(operation);
+      return;
     case OperationKind::kPromote:
       return promote(operation);
     case OperationKind::kForget:
@@ -589,6 +686,9 @@ void Lockstep::step(const Operation& operation) {
       return;
     case OperationKind::kFindSnapshot:
       return find_snapshot(operation);
+    case OperationKind::kUnpin:
+      if (!pins_.empty()) unpin(operation.who % pins_.size());
+      return;
     case OperationKind::kClearAdapter:
       return clear(operation.adapter_id());
     case OperationKind::kClearAll:
@@ -633,9 +733,9 @@ void Lockstep::check_thoroughly() {
   if (tables_.disk_blocks().references() != caches_.model().disk_block_holders()) {
     throw Violation("disk blocks acquired minus given back is not what the nodes hold");
   }
-  const auto resident = caches_.model().resident_slots();
-  if (!std::equal(resident.begin(), resident.end(), slots_.in_cache().begin(), slots_.in_cache().end())) {
-    throw Violation("the slots handed in minus given back are not those of the resident snapshots");
+  const auto taken = caches_.model().taken_slots();
+  if (!std::equal(taken.begin(), taken.end(), slots_.in_cache().begin(), slots_.in_cache().end())) {
+    throw Violation("the slots handed in minus given back are not those of resident or pinned snapshots");
   }
   for (const AdapterId adapter_id : {AdapterId{0}, AdapterId{1}, std::numeric_limits<AdapterId>::max()}) {
     if (caches_.tree().epoch(adapter_id) != caches_.model().epoch(adapter_id)) {
@@ -657,7 +757,10 @@ void Lockstep::finish() {
     throw Violation("all is released and evicted, but the tree is not empty");
   }
   if (!tables_.blocks().references().empty()) throw Violation("blocks are still referenced by an empty tree");
-  while (!slots_.in_cache().empty()) evict_snapshot();
+  while (evict_snapshot()) continue;
+  while (!pins_.empty()) unpin(pins_.size() - 1);
+  while (evict_snapshot()) continue;
+  if (!slots_.in_cache().empty()) throw Violation("slots were never given back");
   check_thoroughly();
   clear_all();
   if (caches_.tree().snapshot_count() != 0) throw Violation("snapshots survive a clear");

@@ -39,12 +39,12 @@ void NaivePrefixCache::check_insert(std::span<const TokenId> tokens, std::span<c
 
 void NaivePrefixCache::check_put(std::span<const TokenId> tokens, SnapshotId snapshot_id) const {
   if (tokens.empty()) throw std::invalid_argument("tokens of a snapshot must not be empty");
-  if (is_resident(snapshot_id)) throw std::invalid_argument("snapshot_id must not be resident already");
+  if (is_taken(snapshot_id)) throw std::invalid_argument("snapshot_id must not be taken already");
 }
 
-bool NaivePrefixCache::is_resident(SnapshotId slot) const {
-  return std::any_of(snapshots_.begin(), snapshots_.end(),
-                     [slot](const auto& entry) { return entry.second.slot == slot; });
+bool NaivePrefixCache::is_taken(SnapshotId slot) const {
+  return gone_.contains(slot) || std::any_of(snapshots_.begin(), snapshots_.end(),
+                                             [slot](const auto& entry) { return entry.second.slot == slot; });
 }
 
 // ---- Blocks ----
@@ -63,16 +63,21 @@ std::vector<NaivePrefixCache::Nodes::iterator> NaivePrefixCache::chain(std::span
 PrefixMatch NaivePrefixCache::lookup(std::span<const TokenId> tokens, std::size_t block_size, SessionHash session_hash,
                                      AdapterId adapter_id) {
   check_block_size(block_size);
+  Pin none;
+  return look_up(tokens, {.session_hash = session_hash, .adapter_id = adapter_id}, none);
+}
+
+PrefixMatch NaivePrefixCache::look_up(std::span<const TokenId> tokens, const ReadOptions& options, Pin& pin) {
   PrefixMatch match;
   ++clock_;
   bool any_disk = false;
-  for (const auto node : chain(tokens, adapter_id)) {
+  for (const auto node : chain(tokens, options.adapter_id)) {
     ++node->second.uses;
     node->second.stamp = clock_;
     match.matched_blocks.push_back(node->second.block);
     match.matched_disk_block_ids.push_back(node->second.disk_block);
     any_disk = any_disk || node->second.disk_block != kNoDiskBlock;
-    match.matched_tokens += block_size;
+    match.matched_tokens += options_.block_size;
   }
   if (!any_disk) match.matched_disk_block_ids.clear();
   ++counters_.lookups;
@@ -80,13 +85,15 @@ PrefixMatch NaivePrefixCache::lookup(std::span<const TokenId> tokens, std::size_
   counters_.missed_tokens += tokens.size() - match.matched_tokens;
   if (match.empty()) return match;
 
-  const auto found = choose(tokens, match.matched_tokens, session_hash, adapter_id);
+  const std::size_t max_tokens = std::min(match.matched_tokens, options.max_snapshot_tokens);
+  const auto found = choose(tokens, max_tokens, options.session_hash, options.adapter_id);
   if (found == snapshots_.end()) return match;
   Snapshot& snapshot = found->second;
   snapshot.stamp = clock_;
   count_hit(snapshot);
   const std::size_t depth = found->first.tokens.size();
   counters_.snapshot_gap_tokens += match.matched_tokens - depth;
+  if (options.pin_snapshot) pin = this->pin(snapshot);
   if (snapshot.slot) {
     match.ssm_snapshot = snapshot.slot;
     match.ssm_snapshot_tokens = depth;
@@ -230,6 +237,15 @@ NaivePrefixCache::Acquired NaivePrefixCache::acquire(std::span<const TokenId> to
   return acquired;
 }
 
+NaivePrefixCache::AcquiredPinned NaivePrefixCache::acquire(std::span<const TokenId> tokens,
+                                                           const ReadOptions& options) {
+  AcquiredPinned acquired;
+  acquired.match = look_up(tokens, options, acquired.pin);
+  acquired.handle = {true, options.adapter_id, epoch(options.adapter_id),
+                     copy_of(tokens.first(acquired.match.matched_tokens))};
+  return acquired;
+}
+
 NaivePrefixCache::EpochInsert NaivePrefixCache::extend(Holding& handle, std::span<const TokenId> tokens,
                                                        std::span<const BlockId> block_table,
                                                        std::span<const DiskBlockId> disk_block_ids) {
@@ -266,9 +282,15 @@ void NaivePrefixCache::release(Holding& handle) {
 // ---- Snapshots ----
 
 std::optional<SnapshotId> NaivePrefixCache::retire(const Snapshot& snapshot) {
-  if (snapshot.slot) return snapshot.slot;
+  if (snapshot.slot) return give_back(*snapshot.slot);
   orphaned_keys_.push_back(snapshot.tier_key);
   ++counters_.orphaned_keys;
+  return std::nullopt;
+}
+
+std::optional<SnapshotId> NaivePrefixCache::give_back(SnapshotId slot) {
+  if (!pins_.contains(slot)) return slot;
+  gone_.insert(slot);
   return std::nullopt;
 }
 
@@ -396,13 +418,9 @@ void NaivePrefixCache::count_hit(const Snapshot& snapshot) {
   if (!snapshot.slot) ++counters_.spilled_snapshot_hits;
 }
 
-SnapshotRef NaivePrefixCache::find_snapshot(std::span<const TokenId> tokens, std::size_t max_tokens,
-                                            SessionHash session_hash, AdapterId adapter_id) {
-  const auto found = choose(tokens, max_tokens, session_hash, adapter_id);
+SnapshotRef NaivePrefixCache::ref_of(Snapshots::const_iterator found) const {
   if (found == snapshots_.end()) return {};
-  Snapshot& snapshot = found->second;
-  snapshot.stamp = ++clock_;
-  count_hit(snapshot);
+  const Snapshot& snapshot = found->second;
   SnapshotRef ref;
   ref.slot = snapshot.slot;
   if (!snapshot.slot) ref.tier_key = snapshot.tier_key;
@@ -411,10 +429,60 @@ SnapshotRef NaivePrefixCache::find_snapshot(std::span<const TokenId> tokens, std
   return ref;
 }
 
+SnapshotRef NaivePrefixCache::find_snapshot(std::span<const TokenId> tokens, std::size_t max_tokens,
+                                            SessionHash session_hash, AdapterId adapter_id) {
+  const ReadOptions options{session_hash, adapter_id, max_tokens};
+  return find_snapshot(tokens, options).snapshot;
+}
+
+// ---- Pins and peeks ----
+
+NaivePrefixCache::Pin NaivePrefixCache::pin(const Snapshot& snapshot) {
+  if (!snapshot.slot) return {};
+  ++pins_[*snapshot.slot];
+  counters_.pinned_snapshots = pins_.size();
+  return {true, *snapshot.slot};
+}
+
+NaivePrefixCache::PinnedSnapshot NaivePrefixCache::find_snapshot(std::span<const TokenId> tokens,
+                                                                 const ReadOptions& options) {
+  const auto found = choose(tokens, options.max_snapshot_tokens, options.session_hash, options.adapter_id);
+  if (found == snapshots_.end()) return {};
+  found->second.stamp = ++clock_;
+  count_hit(found->second);
+  return {ref_of(found), options.pin_snapshot ? pin(found->second) : Pin{}};
+}
+
+std::optional<SnapshotId> NaivePrefixCache::unpin_snapshot(Pin& pin) {
+  if (!pin.valid) return std::nullopt;
+  const SnapshotId slot = pin.slot;
+  pin = {};
+  if (--pins_.at(slot) > 0) return std::nullopt;
+  pins_.erase(slot);
+  counters_.pinned_snapshots = pins_.size();
+  if (gone_.erase(slot) == 0) return std::nullopt;
+  return slot;
+}
+
+RadixTree::Peek NaivePrefixCache::peek(std::span<const TokenId> tokens, const ReadOptions& options) {
+  RadixTree::Peek peeked;
+  peeked.matched_tokens = peek_matched_tokens(tokens, options_.block_size, options.adapter_id);
+  if (peeked.matched_tokens == 0) return peeked;
+  const std::size_t max_tokens = std::min(peeked.matched_tokens, options.max_snapshot_tokens);
+  peeked.snapshot = ref_of(choose(tokens, max_tokens, options.session_hash, options.adapter_id));
+  return peeked;
+}
+
+SnapshotRef NaivePrefixCache::peek_snapshot(std::span<const TokenId> tokens, const ReadOptions& options) {
+  return ref_of(choose(tokens, options.max_snapshot_tokens, options.session_hash, options.adapter_id));
+}
+
+// ---- Eviction and spilling of snapshots ----
+
 NaivePrefixCache::Snapshots::iterator NaivePrefixCache::least_recently_used_resident() {
   auto oldest = snapshots_.end();
   for (auto entry = snapshots_.begin(); entry != snapshots_.end(); ++entry) {
-    if (!entry->second.slot) continue;
+    if (!entry->second.slot || pins_.contains(*entry->second.slot)) continue;
     if (oldest == snapshots_.end() || entry->second.stamp < oldest->second.stamp) oldest = entry;
   }
   return oldest;
@@ -454,7 +522,7 @@ NaivePrefixCache::Snapshots::iterator NaivePrefixCache::find_spilled(TierKey key
 bool NaivePrefixCache::promote_snapshot(TierKey key, SnapshotId new_slot) {
   const auto entry = find_spilled(key);
   if (entry == snapshots_.end()) return false;
-  if (is_resident(new_slot)) throw std::invalid_argument("new_slot must not be resident already");
+  if (is_taken(new_slot)) throw std::invalid_argument("new_slot must not be taken already");
   entry->second.slot = new_slot;
   entry->second.tier_key = 0;
   ++counters_.promotions;
@@ -492,7 +560,7 @@ Cleared NaivePrefixCache::clear(AdapterId adapter_id) {
   std::erase_if(snapshots_, [&](const auto& entry) {
     if (entry.first.adapter_id != adapter_id) return false;
     if (entry.second.slot) {
-      cleared.slots.push_back(*entry.second.slot);
+      if (const auto slot = give_back(*entry.second.slot)) cleared.slots.push_back(*slot);
     } else {
       cleared.tier_keys.push_back(entry.second.tier_key);
     }
@@ -511,7 +579,7 @@ Cleared NaivePrefixCache::clear() {
   }
   for (const auto& [place, snapshot] : snapshots_) {
     if (snapshot.slot) {
-      cleared.slots.push_back(*snapshot.slot);
+      if (const auto slot = give_back(*snapshot.slot)) cleared.slots.push_back(*slot);
     } else {
       cleared.tier_keys.push_back(snapshot.tier_key);
     }
@@ -544,8 +612,8 @@ std::map<DiskBlockId, std::size_t> NaivePrefixCache::disk_block_holders() const 
   return holders;
 }
 
-std::vector<SnapshotId> NaivePrefixCache::resident_slots() const {
-  std::vector<SnapshotId> slots;
+std::vector<SnapshotId> NaivePrefixCache::taken_slots() const {
+  std::vector<SnapshotId> slots(gone_.begin(), gone_.end());
   for (const auto& [place, snapshot] : snapshots_) {
     if (snapshot.slot) slots.push_back(*snapshot.slot);
   }

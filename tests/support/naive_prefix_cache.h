@@ -12,6 +12,7 @@
 #include <cstdint>
 #include <map>
 #include <optional>
+#include <set>
 #include <span>
 #include <vector>
 
@@ -97,6 +98,27 @@ class NaivePrefixCache final : public PrefixCache {
     PrefixMatch match;
   };
   Acquired acquire(std::span<const TokenId> tokens, SessionHash session_hash, AdapterId adapter_id);
+
+  // What a pin means: nobody else gets this slot.
+  struct Pin {
+    bool valid = false;
+    SnapshotId slot = 0;
+  };
+  struct AcquiredPinned {
+    Holding handle;
+    PrefixMatch match;
+    Pin pin;
+  };
+  struct PinnedSnapshot {
+    SnapshotRef snapshot;
+    Pin pin;
+  };
+  AcquiredPinned acquire(std::span<const TokenId> tokens, const ReadOptions& options);
+  PinnedSnapshot find_snapshot(std::span<const TokenId> tokens, const ReadOptions& options);
+  std::optional<SnapshotId> unpin_snapshot(Pin& pin);
+  [[nodiscard]] RadixTree::Peek peek(std::span<const TokenId> tokens, const ReadOptions& options);
+  [[nodiscard]] SnapshotRef peek_snapshot(std::span<const TokenId> tokens, const ReadOptions& options);
+
   EpochInsert extend(Holding& handle, std::span<const TokenId> tokens, std::span<const BlockId> block_table,
                      std::span<const DiskBlockId> disk_block_ids);
   void truncate(Holding& handle, std::size_t tokens);
@@ -104,10 +126,11 @@ class NaivePrefixCache final : public PrefixCache {
 
   [[nodiscard]] const RadixTreeCounters& counters() const { return counters_; }
 
-  // For checks of the pools: how many nodes hold each block and disk block, and the slots of resident snapshots.
+  // For checks of the pools: how many nodes hold each block and disk block, and the slots of resident snapshots and of
+  // those that are gone and pinned.
   [[nodiscard]] std::map<BlockId, std::size_t> block_holders() const;
   [[nodiscard]] std::map<DiskBlockId, std::size_t> disk_block_holders() const;
-  [[nodiscard]] std::vector<SnapshotId> resident_slots() const;
+  [[nodiscard]] std::vector<SnapshotId> taken_slots() const;
 
  private:
   using Tokens = std::vector<TokenId>;
@@ -138,7 +161,11 @@ class NaivePrefixCache final : public PrefixCache {
                     std::span<const DiskBlockId> disk_block_ids, std::size_t block_size,
                     std::size_t matched_tokens) const;
   void check_put(std::span<const TokenId> tokens, SnapshotId snapshot_id) const;
-  [[nodiscard]] bool is_resident(SnapshotId slot) const;
+  [[nodiscard]] bool is_taken(SnapshotId slot) const;
+
+  PrefixMatch look_up(std::span<const TokenId> tokens, const ReadOptions& options, Pin& pin);
+  Pin pin(const Snapshot& snapshot);
+  [[nodiscard]] SnapshotRef ref_of(Snapshots::const_iterator found) const;
 
   // The nodes along the full blocks of `tokens`, from the root as far as they exist.
   [[nodiscard]] std::vector<Nodes::iterator> chain(std::span<const TokenId> tokens, AdapterId adapter_id);
@@ -158,6 +185,8 @@ class NaivePrefixCache final : public PrefixCache {
                                 AdapterId adapter_id);
   // What becomes of the place of a snapshot that is replaced or swept: a slot to free, or an orphaned key.
   std::optional<SnapshotId> retire(const Snapshot& snapshot);
+  // The slot, unless it is pinned: then it waits for the last unpin.
+  std::optional<SnapshotId> give_back(SnapshotId slot);
   [[nodiscard]] Snapshots::iterator find_of_session(Kind kind, SessionHash session);
   [[nodiscard]] bool is_visible(const Snapshot& snapshot, SessionHash session) const;
   [[nodiscard]] Snapshots::iterator choose(std::span<const TokenId> tokens, std::size_t max_tokens,
@@ -175,6 +204,8 @@ class NaivePrefixCache final : public PrefixCache {
   std::map<AdapterId, std::uint64_t> clears_;
   std::uint64_t clears_of_all_ = 0;
   RadixTreeCounters counters_;
+  std::map<SnapshotId, std::size_t> pins_;  // of resident ones and of those in gone_
+  std::set<SnapshotId> gone_;               // slots whose snapshot is gone, and which are still pinned
 };
 
 }  // namespace cairn::testing

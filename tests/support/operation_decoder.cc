@@ -27,8 +27,8 @@ constexpr std::array<KindInfo, kKinds> kKindInfo = {{
     {"evict_snapshot", {4, 8, 1, 1}}, {"evict_snapshot_to_tier", {9, 26, 3, 1}},
     {"promote", {6, 16, 2, 1}},       {"forget", {3, 6, 1, 1}},
     {"take_orphans", {2, 4, 1, 1}},   {"find_snapshot", {6, 18, 3, 2}},
-    {"clear_adapter", {2, 2, 0, 2}},  {"clear_all", {1, 1, 0, 1}},
-    {"invalid", {6, 6, 3, 2}},
+    {"unpin", {6, 14, 2, 2}},         {"clear_adapter", {2, 2, 0, 2}},
+    {"clear_all", {1, 1, 0, 1}},      {"invalid", {6, 6, 3, 2}},
 }};
 
 constexpr std::array<std::size_t, 8> kBlockSizes = {1, 2, 3, 4, 16, 1, 2, 4};

@@ -42,6 +42,7 @@ enum class OperationKind : std::uint8_t {
   kForget,
   kTakeOrphans,
   kFindSnapshot,
+  kUnpin,
   kClearAdapter,
   kClearAll,
   kInvalid,  // a call that must throw or must do nothing
