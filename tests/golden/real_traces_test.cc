@@ -8,6 +8,7 @@
 
 #include <cstdlib>
 #include <filesystem>
+#include <fstream>
 #include <map>
 #include <optional>
 #include <set>
@@ -20,6 +21,7 @@
 #include "replay/line_source.h"
 #include "replay/replayer.h"
 #include "replay/trace_reader.h"
+#include "replay/verified_replayer.h"
 
 namespace cairn::replay {
 namespace {
@@ -264,6 +266,114 @@ TEST(RealTraces, SyntheticTraceAtLimitedSizesMatchesANaiveLru) {
 TEST(RealTraces, AgentTraceAtLimitedSizesMatchesANaiveLru) {
   CAIRN_NEED_TRACE(path, "agent_sessions_trace.jsonl.zst");
   expect_at_sizes(path, 64, {{0.05, 55'194'496, 2'500'711}, {0.30, 201'777'344, 177'454}});
+}
+
+// ---- Through leases, every byte checked ----
+
+// The first part of a trace: a whole one takes too long with sanitizers.
+class FirstLines : public testing::Test {
+ protected:
+  void TearDown() override { std::filesystem::remove(path_); }
+  const std::string& first_lines(const std::string& path, std::size_t lines) {
+    path_ = testing::TempDir() + "cairn_" + testing::UnitTest::GetInstance()->current_test_info()->name() + ".jsonl";
+    LineSource source = LineSource::open(path);
+    std::ofstream out(path_);
+    for (std::string line; lines > 0 && source.next(line); --lines) out << line << '\n';
+    return path_;
+  }
+
+  std::string path_;
+};
+
+using RealTracesVerified = FirstLines;
+
+struct Verified {
+  std::uint64_t matched_tokens = 0;
+  std::uint64_t reused_tokens = 0;
+  std::uint64_t evicted_blocks = 0;
+  std::uint64_t states_checked = 0;
+  std::uint64_t evicted_snapshots = 0;
+  bool operator==(const Verified&) const = default;
+};
+
+void PrintTo(const Verified& verified, std::ostream* out) {
+  *out << ".matched_tokens = " << verified.matched_tokens << ", .reused_tokens = " << verified.reused_tokens
+       << ", .evicted_blocks = " << verified.evicted_blocks << ", .states_checked = " << verified.states_checked
+       << ", .evicted_snapshots = " << verified.evicted_snapshots;
+}
+
+Verified verified(const Trace& trace, std::size_t block_size, std::size_t blocks,
+                  std::optional<SnapshotOptions> snapshots) {
+  const VerifiedResult result =
+      replay_verified(trace.workload, blocks, {.replay = {.block_size = block_size}, .snapshots = snapshots});
+  EXPECT_EQ(result.rejected, 0U);
+  EXPECT_EQ(result.prompt_tokens, trace.workload.prompt_tokens());
+  // What is reused is looked at byte by byte, and so is what somebody else had published first.
+  EXPECT_EQ(result.engine.blocks_checked, result.reused_tokens / block_size + result.deduplicated_blocks);
+  return {.matched_tokens = result.matched_tokens,
+          .reused_tokens = result.reused_tokens,
+          .evicted_blocks = result.evicted_blocks,
+          .states_checked = result.engine.states_checked,
+          .evicted_snapshots = result.evicted_snapshots};
+}
+
+void expect_verified(const std::string& path, std::size_t block_tokens, std::size_t blocks, const Verified& attention,
+                     const SnapshotOptions& snapshots, const Verified& hybrid) {
+  const Trace trace = trace_of(path, block_tokens);
+  // No prompt of these is cached up to its very end, so a lease reuses what a lookup matches.
+  const Counts model = naive(path, block_tokens, blocks);
+  EXPECT_EQ(attention.matched_tokens, model.matched_tokens);
+  EXPECT_EQ(attention.evicted_blocks, model.evicted_blocks);
+  EXPECT_EQ(verified(trace, block_tokens, blocks, std::nullopt), attention);
+  EXPECT_EQ(verified(trace, block_tokens, blocks, snapshots), hybrid);
+}
+
+TEST_F(RealTracesVerified, ConversationTraceWithAttentionAloneAndAsAHybridModel) {
+  CAIRN_NEED_TRACE(path, "conversation_trace.jsonl");
+  expect_verified(first_lines(path, 2000), 512, 3000,
+                  {.matched_tokens = 1'770'496, .reused_tokens = 1'770'496, .evicted_blocks = 46'106},
+                  {.slots = 300, .slot_bytes = 1000, .checkpoint_every_tokens = 2048},
+                  {.matched_tokens = 1'770'496,
+                   .reused_tokens = 1'163'264,
+                   .evicted_blocks = 46'106,
+                   .states_checked = 1'997,
+                   .evicted_snapshots = 13'255});
+}
+
+TEST_F(RealTracesVerified, SyntheticTraceWithAttentionAloneAndAsAHybridModel) {
+  CAIRN_NEED_TRACE(path, "synthetic_trace.jsonl");
+  expect_verified(first_lines(path, 1500), 512, 3000,
+                  {.matched_tokens = 748'032, .reused_tokens = 748'032, .evicted_blocks = 29'176},
+                  {.slots = 300, .slot_bytes = 1000, .checkpoint_every_tokens = 2048},
+                  {.matched_tokens = 748'032,
+                   .reused_tokens = 326'144,
+                   .evicted_blocks = 29'183,
+                   .states_checked = 21,
+                   .evicted_snapshots = 8'226});
+}
+
+TEST_F(RealTracesVerified, AgentTraceWithAttentionAloneAndAsAHybridModel) {
+  CAIRN_NEED_TRACE(path, "agent_sessions_trace.jsonl.zst");
+  expect_verified(first_lines(path, 300), 64, 8'000,
+                  {.matched_tokens = 8'470'336, .reused_tokens = 8'470'336, .evicted_blocks = 141'143},
+                  {.slots = 400, .slot_bytes = 1000, .checkpoint_every_tokens = 4096},
+                  {.matched_tokens = 8'469'824,
+                   .reused_tokens = 8'421'504,
+                   .evicted_blocks = 141'151,
+                   .states_checked = 170,
+                   .evicted_snapshots = 292});
+}
+
+// Small blocks, of which the trace's are many: what the index alone finds, but for the last token.
+TEST_F(RealTracesVerified, ConversationTraceInBlocksOf16AgreesWithTheIndexAlone) {
+  CAIRN_NEED_TRACE(path, "conversation_trace.jsonl");
+  const Trace trace = trace_of(first_lines(path, 2000), 512);
+  const RunResult index = replayed(trace, 16, 100'000);
+  const Verified leases = verified(trace, 16, 100'000, std::nullopt);
+  EXPECT_EQ(leases.reused_tokens, leases.matched_tokens);
+  EXPECT_EQ(leases.matched_tokens, index.matched_tokens) << "none of these prompts was cached up to its end";
+  EXPECT_EQ(leases.matched_tokens, 1'827'216U);
+  EXPECT_EQ(leases.evicted_blocks, index.evicted_blocks);
 }
 
 }  // namespace
