@@ -174,6 +174,17 @@ TEST_F(AdmissionTest, ARequestForMoreBlocksThanThereAreNeverFits) {
   EXPECT_TRUE(manager().admit({.tokens = tokens("xxxx xxxx xxxx xxxx")}).lease);
 }
 
+TEST_F(AdmissionTest, NothingIsEvictedWhereEvenThatWouldNotDo) {
+  start({.blocks = 6});
+  cache({.tokens = tokens("aaaa bbbb c")});
+  const Lease running = admit({.tokens = tokens("xxxx xxxx xxxx")});
+  const Admission refused = manager().admit({.tokens = tokens("yyyy yyyy yyyy yyyy")});
+  EXPECT_FALSE(refused.lease);
+  EXPECT_EQ(refused.missing_blocks, 1U);
+  EXPECT_EQ(stats().evicted_blocks, 0U);
+  EXPECT_EQ(matched({.tokens = tokens("aaaa bbbb c")}), 8U);
+}
+
 TEST_F(AdmissionTest, AllBlocksButThoseThatMatchMayBeMissing) {
   start({.blocks = 4});
   cache({.tokens = tokens("aaaa bbbb c")});
