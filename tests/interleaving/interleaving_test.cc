@@ -2,15 +2,10 @@
 // M. Musuvathi and S. Qadeer, "Iterative context bounding for systematic testing of multithreaded programs" (PLDI
 // 2007): most bugs need two preemptions or fewer. After each, some order of the calls must explain all answers, and
 // validate() must be content. With the address sanitizer, memory must not be touched after it was given back.
-//
-// Environment:
-//   CAIRN_INTERLEAVING_PREEMPTIONS=n  at most so many preemptions of two threads, one less of three (2, or 1 with the
-//                                     address sanitizer; with 3 it takes an hour)
 #include <gtest/gtest.h>
 
 #include <algorithm>
 #include <cstddef>
-#include <cstdlib>
 #include <functional>
 #include <iostream>
 #include <memory>
@@ -20,30 +15,13 @@
 
 #include "history/caller.h"
 #include "history/play.h"
+#include "interleaving/preemptions.h"
 #include "interleaving/virtual_threads.h"
 
 namespace cairn::testing {
 namespace {
 
 using Body = std::function<void(Caller&)>;
-
-// Memory that is freed while a reader looks at it takes one preemption: the reader's.
-#if defined(__SANITIZE_ADDRESS__)
-constexpr std::size_t kDefaultPreemptions = 1;
-#elif defined(__has_feature)
-#if __has_feature(address_sanitizer)
-constexpr std::size_t kDefaultPreemptions = 1;
-#else
-constexpr std::size_t kDefaultPreemptions = 2;
-#endif
-#else
-constexpr std::size_t kDefaultPreemptions = 2;
-#endif
-
-std::size_t preemptions_max() {
-  const char* wanted = std::getenv("CAIRN_INTERLEAVING_PREEMPTIONS");
-  return wanted != nullptr && *wanted != '\0' ? std::stoul(wanted) : kDefaultPreemptions;
-}
 
 // One body for each virtual thread. `before` runs first, with a caller for each thread and one more.
 class InterleavingTest : public ::testing::Test {
