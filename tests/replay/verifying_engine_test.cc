@@ -206,6 +206,36 @@ TEST_F(VerifyingEngineTest, AStepWritesLateAndItsBlocksWaitForIt) {
   EXPECT_EQ(run({.name = "late", .tokens = counting(16, 50)}), 0U);
 }
 
+TEST_F(VerifyingEngineTest, NothingIsFoundBeforeItsStepIsDone) {
+  set_up(16, 0);
+  VerifiedSequence one = started({.name = "one", .tokens = counting(9)});
+  VerifiedStep step(*engine_);
+  EXPECT_EQ(one.compute(step), 0U);
+  EXPECT_EQ(one.publish(), 0U);
+  EXPECT_EQ(run({.name = "early", .tokens = counting(9)}), 0U);
+  step.done();
+  EXPECT_EQ(one.publish(), 8U);
+  EXPECT_EQ(run({.name = "late", .tokens = counting(9)}), 8U);
+}
+
+TEST_F(VerifyingEngineTest, AReplacedBlockWaitsForTheStepsThatMayReadIt) {
+  set_up(16, 0);
+  VerifiedSequence one = started({.name = "one", .tokens = counting(8)});
+  VerifiedSequence two = started({.name = "two", .tokens = counting(8)});
+  EXPECT_EQ(one.compute_all() + two.compute_all(), 0U);
+  const TokenId token = 9;
+  two.append({&token, 1});
+  VerifiedStep step(*engine_);
+  EXPECT_EQ(two.compute(step), 0U);
+  EXPECT_EQ(one.publish(), 8U);
+  EXPECT_EQ(two.publish(), 8U) << "goes on with the blocks of the first";
+  // Newest free blocks come first: these would be the ones that the step reads.
+  VerifiedSequence three = started({.name = "three", .tokens = counting(8, 50)});
+  EXPECT_EQ(three.compute_all(), 0U);
+  step.done();
+  two.check_everything();
+}
+
 TEST_F(VerifyingEngineTest, AStepGoesRedForABlockThatChangesUnderIt) {
   set_up(8, 0);
   VerifiedSequence sequence = started({.name = "one", .tokens = counting(12)});
