@@ -14,25 +14,25 @@ class ThreadNumber {
     for (std::size_t i = 0; i < taken_.size(); ++i) {
       std::uint64_t taken = taken_[i].load(std::memory_order_relaxed);  // nothing else depends on the numbers
       while (~taken != 0) {
-        bit_ = ~taken & (taken + 1);
-        if (!taken_[i].compare_exchange_weak(taken, taken | bit_, std::memory_order_relaxed)) continue;
-        word_ = i;
+        const std::uint64_t lowest = ~taken & (taken + 1);
+        if (!taken_[i].compare_exchange_weak(taken, taken | lowest, std::memory_order_relaxed)) continue;
+        value_ = i * kBits + static_cast<std::size_t>(std::countr_one(taken));
+        bit_ = lowest;
         return;
       }
     }
-    bit_ = 0;  // shares number 0
   }
-  ~ThreadNumber() { taken_[word_].fetch_sub(bit_, std::memory_order_relaxed); }
+  ~ThreadNumber() { taken_[value_ / kBits].fetch_sub(bit_, std::memory_order_relaxed); }
   ThreadNumber(const ThreadNumber&) = delete;
   ThreadNumber& operator=(const ThreadNumber&) = delete;
 
-  [[nodiscard]] std::size_t value() const noexcept { return word_ * kBits + (bit_ ? std::countr_zero(bit_) : 0); }
+  [[nodiscard]] std::size_t value() const noexcept { return value_; }
 
  private:
   static constexpr std::size_t kBits = 64;
   inline static std::array<std::atomic<std::uint64_t>, 2> taken_{};
-  std::size_t word_ = 0;
-  std::uint64_t bit_ = 0;
+  std::size_t value_ = 0;
+  std::uint64_t bit_ = 0;  // none if there was none left: then 0 is shared
 };
 
 // Which slot a thread tries first.
