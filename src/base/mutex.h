@@ -4,6 +4,8 @@
 
 #include <mutex>
 
+#include "base/pause.h"
+
 #if defined(__clang__)
 #define CAIRN_THREAD_ANNOTATION(x) __attribute__((x))
 #else
@@ -23,7 +25,15 @@ namespace cairn {
 
 class CAIRN_CAPABILITY("mutex") Mutex {
  public:
-  void lock() CAIRN_ACQUIRE() { mutex_.lock(); }
+  // Spins for a few microseconds before it sleeps: to sleep and be woken takes longer than most holders do.
+  void lock() CAIRN_ACQUIRE() {
+    constexpr int kSpins = 128;
+    for (int i = 0; i < kSpins; ++i) {
+      if (mutex_.try_lock()) return;
+      pause_processor();
+    }
+    mutex_.lock();
+  }
   void unlock() CAIRN_RELEASE() { mutex_.unlock(); }
 
  private:

@@ -6,6 +6,7 @@
 #include <thread>
 
 #include "base/mutex.h"
+#include "base/pause.h"
 
 namespace cairn {
 
@@ -18,9 +19,7 @@ class Backoff {
       std::this_thread::yield();
       return;
     }
-#if defined(__x86_64__)
-    __builtin_ia32_pause();
-#endif
+    pause_processor();
   }
 
  private:

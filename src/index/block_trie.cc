@@ -11,7 +11,7 @@
 namespace cairn {
 
 BlockTrie::BlockTrie(std::size_t block_size, std::uint64_t hash_seed, Gate& gate)
-    : gate_(gate), edges_(block_size, gate), children_(gate), hash_seed_(hash_seed) {}
+    : edges_(block_size, gate), children_(gate), hash_seed_(hash_seed), gate_(gate) {}
 
 // ---- Walking ----
 

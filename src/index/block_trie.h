@@ -121,14 +121,15 @@ class BlockTrie {
 
   // Lets go of what is not needed any more.
   void drop_anchor(const Gate::Closed&, Position at) noexcept;
-  // The least recently used first. `out` has room (reserve_evicted).
+  // The least recently used first. After prepare_evict().
   void evict(const Gate::Closed&, std::size_t num_blocks, EvictedBlocks& out) noexcept;
   // Everything of one adapter, or of all. `out` has room (reserve_cleared). No snapshots are left there.
   void clear(const Gate::Closed&, std::optional<AdapterId> adapter_id, EvictedBlocks& out) noexcept;
 
   // ---- Writers, with the gate open ----
 
-  void reserve_evicted(std::size_t num_blocks, EvictedBlocks& out) const;
+  // Makes room in `out` and chooses what evict() will most likely take. Throws std::bad_alloc.
+  void prepare_evict(std::size_t num_blocks, EvictedBlocks& out);
   void reserve_cleared(std::optional<AdapterId> adapter_id, EvictedBlocks& out) const;
   // Frees the memory that no reader can be reading any more.
   void reclaim() noexcept;
@@ -196,15 +197,17 @@ class BlockTrie {
   void hand_over(EdgeId id) noexcept;
   void take_handed_over() noexcept;
   void fetch_ahead() const noexcept;
+  void fetch_end(const Edge& edge, std::size_t num_blocks) const noexcept;
   void evict_from(EdgeId id, std::size_t num_blocks, EvictedBlocks& out) noexcept;
   void give_back(Edge& edge, std::uint32_t num_blocks, EvictedBlocks& out) noexcept;
   void drop_unused(EdgeId id) noexcept;
 
-  Gate& gate_;
   EdgeStore edges_;
   ChildTable children_;
-  StampQueue queue_;
   const std::uint64_t hash_seed_;
+  alignas(64) Gate& gate_;  // from here on, what walks don't read
+  StampQueue queue_;
+  std::vector<StampQueue::Entry> chosen_;     // taken from the front of the queue by prepare_evict() for evict()
   std::atomic<EdgeId> handed_over_{kNoEdge};  // by readers; linked through Edge::next
   Shared<std::size_t> resident_blocks_;
   Shared<std::size_t> resident_edges_;

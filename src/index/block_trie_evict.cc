@@ -36,6 +36,7 @@ void BlockTrie::arrange_turn(EdgeId id) noexcept {
 void BlockTrie::hand_over(EdgeId id) noexcept {
   Edge& edge = edges_[id];
   Turn parked = Turn::kParked;
+  if (edge.turn.load(std::memory_order_relaxed) != parked) return;  // most often; a look leaves the line with others
   if (!edge.turn.compare_exchange_strong(parked, Turn::kHanded, std::memory_order_relaxed)) return;
   edge.next = handed_over_.load(std::memory_order_relaxed);
   while (!handed_over_.compare_exchange_weak(edge.next, id, std::memory_order_release)) {  // pairs with the exchange
@@ -54,18 +55,43 @@ void BlockTrie::take_handed_over() noexcept {
 
 // ---- Evicting ----
 
-void BlockTrie::reserve_evicted(std::size_t num_blocks, EvictedBlocks& out) const {
+void BlockTrie::prepare_evict(std::size_t num_blocks, EvictedBlocks& out) {
   out.physical.reserve(std::min<std::size_t>(num_blocks, resident_blocks_));
   out.disk_block_ids.reserve(std::min<std::size_t>(num_blocks, resident_disk_blocks_));
+  constexpr std::size_t kChosenMost = 1024;
+  std::size_t looks = queue_.entries().size();
+  chosen_.reserve(std::min({num_blocks, looks, kChosenMost}));
+
+  for (std::size_t blocks = 0; looks > 0 && blocks < num_blocks && chosen_.size() < chosen_.capacity(); --looks) {
+    const auto [stamp, id] = queue_.oldest();
+    queue_.pop();
+    fetch_ahead();
+    const Edge& edge = edges_[id];
+    const Stamp newest = edge.end_stamp.load(std::memory_order_relaxed);
+    if (!evictable(edge)) {  // evict() parks it: only behind the closed gate is nobody about to drop the last use
+      chosen_.push_back({stamp, id});
+    } else if (newest > stamp) {
+      queue_.push({newest, id});
+    } else {
+      chosen_.push_back({stamp, id});
+      blocks += edge.resident;
+      fetch_end(edge, num_blocks);
+    }
+  }
 }
 
 void BlockTrie::evict(const Gate::Closed&, std::size_t num_blocks, EvictedBlocks& out) noexcept {
   take_handed_over();
-  while (out.size() < num_blocks && !queue_.empty()) {
-    const auto [stamp, id] = queue_.oldest();
+  std::size_t next =
+      0;  // of those chosen, which are older than what was left in the queue, but not than what came since
+  while (out.size() < num_blocks && (next < chosen_.size() || !queue_.empty())) {
+    const bool was_chosen = next < chosen_.size() && (queue_.empty() || chosen_[next] < queue_.oldest());
+    const auto [stamp, id] = was_chosen ? chosen_[next++] : queue_.oldest();
+    if (!was_chosen) {
+      queue_.pop();
+      fetch_ahead();
+    }
     Edge& edge = edges_[id];
-    queue_.pop();
-    fetch_ahead();
     edge.turn.store(Turn::kNone, std::memory_order_relaxed);
     if (evictable(edge) && edge.end_stamp.load(std::memory_order_relaxed) == stamp) {
       evict_from(id, num_blocks - out.size(), out);
@@ -73,6 +99,8 @@ void BlockTrie::evict(const Gate::Closed&, std::size_t num_blocks, EvictedBlocks
     arrange_turn(id);
     if (edge.resident < edge.length) drop_unused(id);
   }
+  for (; next < chosen_.size(); ++next) queue_.push(chosen_[next]);
+  chosen_.clear();
 }
 
 // Asks the processor for the memory of the next turns, which lies all over the place, while the present one is dealt
@@ -86,6 +114,18 @@ void BlockTrie::fetch_ahead() const noexcept {
   children_.prefetch(next.first_hash);
   __builtin_prefetch(next.run.words.get());
   __builtin_prefetch(edges_.blocks(next.run) + next.resident - 1);
+}
+
+// Has in the caches what evict() will look at, now rather than behind the closed gate: reads it, since the processor
+// need not wait for what it is only asked to fetch.
+void BlockTrie::fetch_end(const Edge& edge, std::size_t num_blocks) const noexcept {
+  constexpr std::size_t kStep = 64 / sizeof(BlockId);
+  const volatile BlockId* const blocks = edges_.blocks(edge.run);
+  const std::size_t resident = edge.resident;
+  for (std::size_t i = resident - std::min(resident, num_blocks); i < resident; i += kStep)
+    static_cast<void>(blocks[i]);
+  children_.prefetch(edge.first_hash);
+  edges_.prefetch(edge.parent().edge);
 }
 
 // Takes blocks off the end as long as they are the least recently used ones, which are those with the same stamp.
@@ -107,9 +147,10 @@ void BlockTrie::evict_from(EdgeId id, std::size_t num_blocks, EvictedBlocks& out
 // The last cached blocks of an edge, deepest first.
 void BlockTrie::give_back(Edge& edge, std::uint32_t num_blocks, EvictedBlocks& out) noexcept {
   const std::uint32_t resident = edge.resident;
-  for (std::uint32_t block = resident; block-- > resident - num_blocks;) {
-    out.physical.push_back(edges_.blocks(edge.run)[block]);
-    if (!edge.run.disk_blocks || edge.run.disk_blocks[block] == kNoDiskBlock) continue;
+  const std::span<const BlockId> last(edges_.blocks(edge.run) + resident - num_blocks, num_blocks);
+  out.physical.insert(out.physical.end(), last.rbegin(), last.rend());
+  for (std::uint32_t block = resident; edge.run.disk_blocks && block-- > resident - num_blocks;) {
+    if (edge.run.disk_blocks[block] == kNoDiskBlock) continue;
     out.disk_block_ids.push_back(edge.run.disk_blocks[block]);
     resident_disk_blocks_ = resident_disk_blocks_ - 1;
   }
@@ -180,7 +221,10 @@ void BlockTrie::clear(const Gate::Closed&, std::optional<AdapterId> adapter_id, 
 
 void BlockTrie::reclaim() noexcept {
   children_.trim();
-  if (edges_.live_count() == 1) queue_.free_memory();
+  if (edges_.live_count() == 1) {
+    queue_.free_memory();
+    std::vector<StampQueue::Entry>().swap(chosen_);
+  }
   if (gate_.has_retired() || edges_.has_waiting()) edges_.reclaim(gate_.reclaim());
 }
 

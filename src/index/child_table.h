@@ -59,9 +59,9 @@ class ChildTable {
   [[nodiscard]] std::size_t capacity() const { return memory_ ? memory_[0].load(std::memory_order_relaxed) + 1 : 0; }
   void rebuild(std::size_t capacity);
 
-  Gate& gate_;
-  std::unique_ptr<Slot[]> memory_;           // the mask, then mask + 1 entries
-  std::atomic<const Slot*> slots_{nullptr};  // what readers see of it
+  alignas(64) std::atomic<const Slot*> slots_{nullptr};  // what readers see of memory_
+  alignas(64) Gate& gate_;
+  std::unique_ptr<Slot[]> memory_;  // the mask, then mask + 1 entries
   std::size_t size_ = 0;
   std::size_t used_ = 0;  // entries and tombstones
 };

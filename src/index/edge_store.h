@@ -173,8 +173,8 @@ class EdgeStore {
   std::vector<std::unique_ptr<Edge[]>> chunks_;
   std::unique_ptr<Edge*[]> directory_;  // of the chunks
   std::size_t directory_size_ = 0;
-  std::atomic<Edge* const*> chunks_seen_{nullptr};  // directory_, for readers
-  EdgeId id_limit_ = 0;
+  alignas(64) std::atomic<Edge* const*> chunks_seen_{nullptr};  // directory_, for readers
+  alignas(64) EdgeId id_limit_ = 0;
   EdgeId first_free_ = kNoEdge;
   EdgeId first_waiting_ = kNoEdge;  // freed, in order of epoch (kept in end_stamp)
   EdgeId last_waiting_ = kNoEdge;

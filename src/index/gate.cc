@@ -1,15 +1,44 @@
 #include "index/gate.h"
 
 #include <algorithm>
+#include <bit>
 
 namespace cairn {
 namespace {
 
-// Which slot a thread tries first: threads that come one after the other get different ones.
+// A number that no other thread has as long as this one lives, while there are any: the lowest that is free, so that
+// writers need not look at the slots of threads long gone.
+class ThreadNumber {
+ public:
+  ThreadNumber() noexcept {
+    for (std::size_t i = 0; i < taken_.size(); ++i) {
+      std::uint64_t taken = taken_[i].load(std::memory_order_relaxed);  // nothing else depends on the numbers
+      while (~taken != 0) {
+        const std::uint64_t lowest = ~taken & (taken + 1);
+        if (!taken_[i].compare_exchange_weak(taken, taken | lowest, std::memory_order_relaxed)) continue;
+        value_ = i * kBits + static_cast<std::size_t>(std::countr_one(taken));
+        bit_ = lowest;
+        return;
+      }
+    }
+  }
+  ~ThreadNumber() { taken_[value_ / kBits].fetch_sub(bit_, std::memory_order_relaxed); }
+  ThreadNumber(const ThreadNumber&) = delete;
+  ThreadNumber& operator=(const ThreadNumber&) = delete;
+
+  [[nodiscard]] std::size_t value() const noexcept { return value_; }
+
+ private:
+  static constexpr std::size_t kBits = 64;
+  inline static std::array<std::atomic<std::uint64_t>, 2> taken_{};
+  std::size_t value_ = 0;
+  std::uint64_t bit_ = 0;  // none if there was none left: then 0 is shared
+};
+
+// Which slot a thread tries first.
 std::size_t preferred_slot() noexcept {
-  static std::atomic<std::size_t> next{0};
-  thread_local const std::size_t mine = next.fetch_add(1, std::memory_order_relaxed);  // any value will do
-  return mine;
+  thread_local const ThreadNumber number;
+  return number.value();
 }
 
 }  // namespace

@@ -127,7 +127,7 @@ class CAIRN_CAPABILITY("gate") Gate {
   alignas(64) std::atomic<std::size_t> slots_used_{0};  // slots from here on were never claimed
   std::atomic<std::uint64_t> epoch_{1};
   std::atomic<bool> closed_{false};
-  std::vector<Retired> retired_;  // writers only; in order of epoch
+  alignas(64) std::vector<Retired> retired_;  // writers only; in order of epoch
 };
 
 }  // namespace cairn

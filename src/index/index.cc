@@ -295,7 +295,7 @@ void Index::truncate(Position& at, std::size_t depth, AdapterId adapter_id, std:
 EvictedBlocks Index::evict(std::size_t num_blocks) {
   EvictedBlocks evicted;
   const Writing writing(*this);
-  trie_.reserve_evicted(num_blocks, evicted);
+  trie_.prepare_evict(num_blocks, evicted);
   const Gate::Closed closed(gate_);
   trie_.evict(closed, num_blocks, evicted);
   counters_.nodes_evicted += evicted.size();

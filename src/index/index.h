@@ -147,13 +147,14 @@ class Index {
   mutable Mutex writer_;
   BlockTrie trie_;
   SnapshotTable snapshots_;
-  std::atomic<Stamp> clock_{0};
+  alignas(64) std::atomic<Stamp> clock_{0};
   // Changed with the gate closed, read in commits and by writers.
   IdMap<std::uint64_t> clears_;  // by AdapterId: clears of it alone
   std::uint64_t clears_of_all_ = 0;
 
-  mutable SpinLock snapshots_lock_;  // readers that stamp, count, pin or unpin a snapshot, one at a time
-  RadixTreeCounters counters_;       // those of the readers' slots excepted: writers, and hits under snapshots_lock_
+  // Readers that stamp, count, pin or unpin a snapshot, one at a time.
+  alignas(64) mutable SpinLock snapshots_lock_;
+  RadixTreeCounters counters_;  // those of the readers' slots excepted: writers, and hits under snapshots_lock_
 };
 
 }  // namespace cairn

@@ -166,6 +166,30 @@ TEST_F(InterleavingTest, ReleaseAndEviction) {
       {[](Caller& caller) { caller.release(0); }, [](Caller& caller) { caller.evict(2); }});
 }
 
+// An eviction chooses before it closes the gate: first what is looked up meanwhile, then what is released.
+TEST_F(InterleavingTest, LookupOfWhatAnEvictionChose) {
+  explore(
+      [](Callers& callers) {
+        for (const char* prompt : {"c", "a", "b"}) callers.back()->publish(prompt);
+        callers.back()->evict(1);  // the others are in the queue now
+      },
+      {[](Caller& caller) {
+         caller.lookup("a");
+         caller.release(0);
+       },
+       [](Caller& caller) { caller.evict(1); }});
+}
+
+TEST_F(InterleavingTest, ReleaseOfWhatAnEvictionChose) {
+  explore(
+      [](Callers& callers) {
+        for (const char* prompt : {"b", "a"}) callers.back()->publish(prompt);
+        callers.back()->evict(1);
+        callers[0]->lookup("a");
+      },
+      {[](Caller& caller) { caller.release(0); }, [](Caller& caller) { caller.evict(1); }});
+}
+
 TEST_F(InterleavingTest, LastReleasesByTokensAndByHandleBesideAnEviction) {
   explore(
       [](Callers& callers) {

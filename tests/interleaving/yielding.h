@@ -82,6 +82,10 @@ class YieldingMutex {
     while (taken_) wait_for_others();
     taken_ = true;
   }
+  bool try_lock() noexcept {
+    before_access();
+    return !std::exchange(taken_, true);
+  }
   void unlock() noexcept {
     before_access();
     taken_ = false;
