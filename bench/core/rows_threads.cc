@@ -251,7 +251,7 @@ Measured two_threads_long_prompts(const Settings& settings, const MemcmpYardstic
 Measured two_threads_short_prompts(const Settings& settings, const MemcmpYardstick& /*memcmp_128k*/) {
   Traffic traffic{.prompt_tokens = 2'048,
                   .hot = 64,
-                  .buffered = 64,
+                  .buffered = 128,
                   .operations = settings.sized(100'000, 500),
                   .insert_every = 0};
   Measured lines{

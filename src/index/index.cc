@@ -249,6 +249,7 @@ Index::Inserted Index::insert_step(const Insert& what, Position from, Claim clai
         claim,           held};
     const bool disk_blocks = std::ranges::any_of(what.disk_block_ids, [](auto id) { return id != kNoDiskBlock; });
     if (disk_blocks) extend.ids.disk_blocks = what.disk_block_ids.first(num_blocks);
+    if (claim == Claim::kHandle) inserted.existing.reserve(num_blocks);  // nothing may fail after the preparation
     extension = trie_.prepare_extend(extend, inserted.acquired);
     if (claim == Claim::kHandle) {
       inserted.existing.resize(num_blocks - inserted.acquired.blocks.size());
