@@ -5,8 +5,10 @@
 
 #include <algorithm>
 #include <array>
+#include <fstream>
 #include <memory>
 #include <numeric>
+#include <string>
 
 #include "bench/core/cached.h"
 #include "bench/core/rows.h"
@@ -24,16 +26,36 @@ namespace cairn::bench {
 namespace {
 
 #ifdef CAIRN_BENCH_OTHER_MALLOC
-constexpr bool kCanCount = false;
+bool can_count() {
+  return false;
+}
 double live_bytes() {
   return 0;
 }
 #else
-constexpr bool kCanCount = true;
-// What malloc has handed out in the process, its own headers and rounding included.
+// What is resident of the memory that asked for huge pages: the trees' long edges, which don't come from malloc, and
+// prompts of our own, which are there before and after.
+double huge_page_bytes() {
+  std::ifstream smaps("/proc/self/smaps");
+  double bytes = 0;
+  double resident_kib = 0;
+  for (std::string line; std::getline(smaps, line);) {
+    if (line.starts_with("Rss:")) resident_kib = std::stod(line.substr(4));
+    if (line.starts_with("VmFlags:") && line.find(" hg") != std::string::npos) bytes += 1024 * resident_kib;
+  }
+  return bytes;
+}
+
+// Whether the kernel marks that memory.
+bool can_count() {
+  const TokenMemory memory(1);
+  return huge_page_bytes() > 0;
+}
+
+// And what malloc has handed out in the process, its own headers and rounding included.
 double live_bytes() {
   const struct mallinfo2 info = ::mallinfo2();
-  return static_cast<double>(info.uordblks + info.hblkhd);
+  return static_cast<double>(info.uordblks + info.hblkhd) + huge_page_bytes();
 }
 #endif
 
@@ -204,7 +226,7 @@ MemoryUse measure_memory(Load& load) {
 }  // namespace
 
 Measured memory_per_block(const Settings& settings, const MemcmpYardstick& /*memcmp_128k*/) {
-  if (!kCanCount) return {};
+  if (!can_count()) return {};
   LongPrompts long_prompts(million(settings));
   const MemoryUse long_edges = measure_memory(long_prompts);
   OneBlock leaves(million(settings));
@@ -232,7 +254,7 @@ Measured memory_per_block(const Settings& settings, const MemcmpYardstick& /*mem
 }
 
 Measured memory_after_evicting(const Settings& settings, const MemcmpYardstick& /*memcmp_128k*/) {
-  if (!kCanCount) return {};
+  if (!can_count()) return {};
   LongPrompts long_prompts(million(settings));
   OneBlock leaves(million(settings));
   Measured lines;

@@ -309,7 +309,7 @@ BlockTrie::Growth BlockTrie::prepare_growth(Position kept, AdapterId adapter_id,
 
   if (kept.edge == kTop || kept.boundary < old.length) {
     Run run = edges_.make_run(num_blocks, disk_blocks);
-    std::ranges::copy(tokens, run.words.get());
+    EdgeStore::copy_tokens(tokens, run.words.get());
     run.written = growth.num_blocks;
     edges_.prepare_create();
     queue_.reserve(edges_.live_count() + 1);
@@ -328,13 +328,13 @@ BlockTrie::Growth BlockTrie::prepare_growth(Position kept, AdapterId adapter_id,
   // Readers may still be looking at what was written in this memory: only what comes after that can be used.
   const std::size_t length = old.length + num_blocks;
   if (length <= old.run.capacity && old.run.written == old.length) {
-    std::ranges::copy(tokens, old.run.words.get() + old.length * block_size());
+    EdgeStore::copy_tokens(tokens, old.run.words.get() + old.length * block_size());
     return growth;
   }
   const std::size_t slack = old.length / 4;  // amortises a sequence that grows block by block
   growth.run = edges_.make_run(std::max<std::size_t>(length, old.length + slack), disk_blocks || old.run.disk_blocks);
   edges_.copy_to(growth.run, old);
-  std::ranges::copy(tokens, growth.run.words.get() + old.length * block_size());
+  EdgeStore::copy_tokens(tokens, growth.run.words.get() + old.length * block_size());
   return growth;
 }
 

@@ -1,14 +1,33 @@
 #include "index/edge_store.h"
 
 #include <algorithm>
+#include <cstring>
+#include <limits>
 #include <new>
 #include <stdexcept>
 #include <utility>
 
 #include "base/check.h"
+#include "base/containers.h"
 
 namespace cairn {
 namespace {
+
+#if defined(__has_feature)
+#if __has_feature(address_sanitizer)
+#define CAIRN_MALLOC_ONLY
+#endif
+#endif
+#if defined(__SANITIZE_ADDRESS__)
+#define CAIRN_MALLOC_ONLY
+#endif
+
+// From here on a run lies in the arena.
+#ifdef CAIRN_MALLOC_ONLY
+constexpr std::size_t kLongRunBytes = std::numeric_limits<std::size_t>::max();  // the sanitizer then knows each run
+#else
+constexpr std::size_t kLongRunBytes = 4096;
+#endif
 
 std::unique_ptr<DiskBlockId[]> make_disk_blocks(std::size_t count) {
   auto disk_blocks = std::make_unique_for_overwrite<DiskBlockId[]>(count);
@@ -18,7 +37,8 @@ std::unique_ptr<DiskBlockId[]> make_disk_blocks(std::size_t count) {
 
 }  // namespace
 
-EdgeStore::EdgeStore(std::size_t block_size, Gate& gate) : block_size_(block_size), gate_(gate) {
+EdgeStore::EdgeStore(std::size_t block_size, Gate& gate)
+    : block_size_(block_size), gate_(gate), arena_(kLongRunBytes) {
   prepare_create();
   CAIRN_CHECK(create() == kTop);
 }
@@ -70,6 +90,9 @@ void EdgeStore::free(EdgeId id) noexcept {
 }
 
 void EdgeStore::reclaim(std::uint64_t epoch) noexcept {
+  const auto first_kept =
+      std::ranges::find_if(retired_, [epoch](const Retired& retired) { return retired.epoch >= epoch; });
+  retired_.erase(retired_.begin(), first_kept);
   while (first_waiting_ != kNoEdge) {
     const EdgeId id = first_waiting_;
     Edge& edge = (*this)[id];
@@ -97,10 +120,10 @@ void EdgeStore::reclaim(std::uint64_t epoch) noexcept {
   first_free_ = kNoEdge;
 }
 
-Run EdgeStore::make_run(std::size_t capacity, bool with_disk_blocks) const {
-  gate_.prepare_retire();
+Run EdgeStore::make_run(std::size_t capacity, bool with_disk_blocks) {
+  make_room(retired_, 1);
   Run run;
-  run.words = std::make_unique_for_overwrite<std::uint32_t[]>(capacity * (block_size_ + 1));
+  run.words = arena_.make(capacity * (block_size_ + 1));
   run.capacity = static_cast<std::uint32_t>(capacity);
   if (with_disk_blocks) run.disk_blocks = make_disk_blocks(capacity);
   return run;
@@ -110,21 +133,32 @@ void EdgeStore::add_disk_blocks(Edge& edge) const {
   if (!edge.run.disk_blocks) edge.run.disk_blocks = make_disk_blocks(edge.run.capacity);
 }
 
+// In pieces so small that memcpy does not fall back on `rep movsb`, which some processors are slow at if the addresses
+// are almost the same modulo 4096.
+void EdgeStore::copy_tokens(std::span<const TokenId> from, TokenId* to) noexcept {
+  constexpr std::size_t kPiece = 512;
+  for (; from.size() > kPiece; from = from.subspan(kPiece), to += kPiece) {
+    std::memcpy(to, from.data(), kPiece * sizeof(TokenId));
+  }
+  if (!from.empty()) std::memcpy(to, from.data(), from.size_bytes());
+}
+
 void EdgeStore::copy_to(Run& run, const Edge& edge) const noexcept {
   CAIRN_DCHECK(run.capacity >= edge.length);
-  std::copy_n(edge.tokens.get(), edge.length * block_size_, run.words.get());
+  copy_tokens({edge.tokens.get(), edge.length * block_size_}, run.words.get());
   std::copy_n(blocks(edge.run), edge.resident.get(), blocks(run));
   if (edge.run.disk_blocks) std::copy_n(edge.run.disk_blocks.get(), edge.resident.get(), run.disk_blocks.get());
   run.written = edge.length;
 }
 
-void EdgeStore::adopt_run(Edge& edge, Run run) const noexcept {
+void EdgeStore::adopt_run(Edge& edge, Run run) noexcept {
   edge.tokens = run.words.get();
-  gate_.retire(std::move(edge.run.words));
+  CAIRN_CHECK(retired_.size() < retired_.capacity());
+  retired_.push_back({gate_.epoch(), std::move(edge.run.words)});
   edge.run = std::move(run);  // disk ids are read in commits only: no need to retire them
 }
 
-void EdgeStore::trim_run(Edge& edge) const noexcept {
+void EdgeStore::trim_run(Edge& edge) noexcept {
   if (edge.length == 0 || edge.length >= edge.run.capacity / 2) return;
   try {
     Run run = make_run(edge.length, edge.run.disk_blocks != nullptr);

@@ -28,6 +28,7 @@
 #include "base/spin.h"
 #include "cairn/prefix_cache.h"
 #include "index/gate.h"
+#include "index/token_arena.h"
 
 namespace cairn {
 
@@ -74,7 +75,7 @@ enum class Turn : std::uint8_t {
 
 // Memory of one edge for `capacity` blocks: tokens, then block ids; disk ids apart, only where there are any.
 struct Run {
-  std::unique_ptr<std::uint32_t[]> words;
+  TokenArena::Words words;
   std::unique_ptr<DiskBlockId[]> disk_blocks;
   std::uint32_t capacity = 0;
   std::uint32_t written = 0;  // blocks whose tokens readers may have seen: never written again
@@ -144,21 +145,22 @@ class EdgeStore {
   EdgeId create() noexcept;
   // Nobody can find the edge any more.
   void free(EdgeId id) noexcept;
-  // Frees the memory of edges that were freed before `epoch`, and their ids.
+  // Frees the memory that was replaced before `epoch`, and that of edges freed before, and their ids.
   void reclaim(std::uint64_t epoch) noexcept;
-  [[nodiscard]] bool has_waiting() const { return first_waiting_ != kNoEdge; }
+  [[nodiscard]] bool has_waiting() const { return first_waiting_ != kNoEdge || !retired_.empty(); }
 
   // Memory for `capacity` blocks. Disk ids start as kNoDiskBlock. A later adopt_run can retire what it replaces.
   // Throws std::bad_alloc.
-  [[nodiscard]] Run make_run(std::size_t capacity, bool with_disk_blocks) const;
+  [[nodiscard]] Run make_run(std::size_t capacity, bool with_disk_blocks);
+  static void copy_tokens(std::span<const TokenId> from, TokenId* to) noexcept;
   // Copies what `edge` keeps into `run`.
   void copy_to(Run& run, const Edge& edge) const noexcept;
   // With the gate closed: `run`, which holds a copy of what the edge keeps, becomes its memory.
-  void adopt_run(Edge& edge, Run run) const noexcept;
+  void adopt_run(Edge& edge, Run run) noexcept;
   // The same: gives an edge room for disk ids, if it has none. Throws std::bad_alloc.
   void add_disk_blocks(Edge& edge) const;
   // The same: gives memory back where less than half of it is used; if no memory can be had for that, it stays.
-  void trim_run(Edge& edge) const noexcept;
+  void trim_run(Edge& edge) noexcept;
 
   [[nodiscard]] std::span<const TokenId> block_tokens(const Edge& edge, std::size_t block) const {
     return {edge.tokens + block * block_size_, block_size_};
@@ -168,8 +170,16 @@ class EdgeStore {
  private:
   static constexpr std::size_t kChunk = 1024;
 
+  // Replaced, but a walk may still be reading it.
+  struct Retired {
+    std::uint64_t epoch;
+    TokenArena::Words words;
+  };
+
   const std::size_t block_size_;
   Gate& gate_;
+  TokenArena arena_;              // outlives all that was made in it
+  std::vector<Retired> retired_;  // in order of epoch
   std::vector<std::unique_ptr<Edge[]>> chunks_;
   std::unique_ptr<Edge*[]> directory_;  // of the chunks
   std::size_t directory_size_ = 0;
