@@ -1,6 +1,7 @@
 #include "index/snapshot_table.h"
 
 #include <algorithm>
+#include <bit>
 #include <utility>
 
 #include "base/check.h"
@@ -25,15 +26,7 @@ SnapshotTable::SnapshotTable(BlockTrie& trie, Gate& gate, std::uint64_t hash_see
 // ---- Finding ----
 
 std::size_t SnapshotTable::LaneHash::operator()(const LaneKey& key) const noexcept {
-  const std::array<std::uint32_t, 6> words = {
-      key.edge,
-      key.any_session ? 1U : 0U,
-      static_cast<std::uint32_t>(key.adapter_id),
-      static_cast<std::uint32_t>(key.adapter_id >> 32),
-      static_cast<std::uint32_t>(key.session),
-      static_cast<std::uint32_t>(key.session >> 32),
-  };
-  return hash_tokens(words, seed);
+  return hash_tokens(std::bit_cast<std::array<TokenId, sizeof(LaneKey) / sizeof(TokenId)>>(key), seed);
 }
 
 bool SnapshotTable::PlaceEqual::operator()(Index index, const PlaceKey& key) const {
@@ -63,9 +56,10 @@ SnapshotTable::Index SnapshotTable::find_deepest(Position at, const Query& query
   while (true) {
     const Edge& edge = trie_.edges()[at.edge];
     if (edge.snapshots > 0) {
-      LaneKey lane{.edge = at.edge, .any_session = shared_ || query.session == 0, .adapter_id = query.adapter_id};
+      const bool any_session = shared_ || query.session == 0;
+      LaneKey lane{.edge = at.edge, .any_session = any_session, .adapter_id = query.adapter_id};
       Index best = deepest_in_lane(at, lane, query);
-      if (!lane.any_session) {
+      if (!any_session) {
         lane.session = query.session;
         best = deeper(best, deepest_in_lane(at, lane, query));
       }
@@ -100,7 +94,7 @@ SnapshotTable::Index SnapshotTable::deepest_in_lane(Position at, const LaneKey& 
     for (std::size_t count = candidate.residual.size(); count > 0; --count) {
       const Index found = find_place(candidate.at, query.adapter_id, rest.first(count));
       if (found == kNone || snapshots_[found].kind == SnapshotKind::kTail) continue;
-      if (key.any_session || snapshots_[found].session == key.session) return found;
+      if (key.any_session != 0 || snapshots_[found].session == key.session) return found;
     }
     max_tokens = boundary_tokens(candidate.at);
   }

@@ -180,9 +180,9 @@ class SnapshotTable {
 
   struct LaneKey {
     EdgeId edge = kTop;
-    bool any_session = false;
-    AdapterId adapter_id = 0;  // below the top, the edge says which
-    SessionHash session = 0;   // 0 if any_session
+    std::uint32_t any_session = 0;  // 1 if so; as wide as that, the key has no padding and its bytes can be hashed
+    AdapterId adapter_id = 0;       // below the top, the edge says which
+    SessionHash session = 0;        // 0 if any_session
 
     friend bool operator==(const LaneKey&, const LaneKey&) = default;
   };

@@ -18,6 +18,9 @@ constexpr auto kNames = std::to_array<std::string_view>({
     "extend",
     "truncate",
     "release(handle)",
+    "acquire(pin)",
+    "find_snapshot(pin)",
+    "unpin_snapshot",
     "evict",
     "insert_intermediate_snapshot",
     "insert_tail_snapshot",
@@ -38,11 +41,11 @@ constexpr auto kNames = std::to_array<std::string_view>({
 static_assert(kNames.size() == static_cast<std::size_t>(CallKind::kCount));
 
 // The two caches have the same members but for block_size, which the tree's options say.
-template <class Cache, class Handle>
+template <class Cache, class Hold>
 class Performer {
  public:
-  Performer(const Call& call, Cache& cache, std::span<Handle> handles, std::size_t block_size)
-      : call_(call), cache_(cache), handles_(handles), block_size_(block_size) {}
+  Performer(const Call& call, Cache& cache, std::span<Hold> holds, std::size_t block_size)
+      : call_(call), cache_(cache), holds_(holds), block_size_(block_size) {}
 
   Answer run() {
     switch (call_.kind) {
@@ -73,6 +76,10 @@ class Performer {
       case CallKind::kTruncate:
       case CallKind::kReleaseHandle:
         return by_handle();
+      case CallKind::kAcquirePinned:
+      case CallKind::kFindPinned:
+      case CallKind::kUnpin:
+        return with_pin();
       default:
         return on_snapshots();
     }
@@ -105,7 +112,7 @@ class Performer {
   }
 
   Answer by_handle() {
-    Handle& handle = handles_[call_.handle];
+    auto& handle = holds_[call_.hold].handle;
     switch (call_.kind) {
       case CallKind::kAcquire: {
         auto acquired = cache_.acquire(call_.tokens, call_.session, call_.adapter_id);
@@ -121,6 +128,21 @@ class Performer {
         cache_.release(handle);
         return std::monostate{};
     }
+  }
+
+  Answer with_pin() {
+    const ReadOptions options{call_.session, call_.adapter_id, call_.count, true};
+    Hold& hold = holds_[call_.hold];
+    if (call_.kind == CallKind::kUnpin) return cache_.unpin_snapshot(hold.pin);
+    if (call_.kind == CallKind::kFindPinned) {
+      auto found = cache_.find_snapshot(call_.tokens, options);
+      hold.pin = std::move(found.pin);
+      return found.snapshot;
+    }
+    auto acquired = cache_.acquire(call_.tokens, options);
+    hold.handle = std::move(acquired.handle);
+    hold.pin = std::move(acquired.pin);
+    return std::move(acquired.match);
   }
 
   Answer on_snapshots() {
@@ -155,7 +177,7 @@ class Performer {
 
   const Call& call_;
   Cache& cache_;
-  std::span<Handle> handles_;
+  std::span<Hold> holds_;
   std::size_t block_size_;
 };
 
@@ -175,9 +197,7 @@ std::string arguments_of(const Call& call) {
   if (call.epoch) add("epoch", std::to_string(*call.epoch));
   if (call.slot != 0) add("slot", std::to_string(call.slot));
   if (call.key != 0) add("key", std::to_string(call.key));
-  if (call.kind >= CallKind::kAcquire && call.kind <= CallKind::kReleaseHandle) {
-    add("handle", std::to_string(call.handle));
-  }
+  if (call.kind >= CallKind::kAcquire && call.kind <= CallKind::kUnpin) add("hold", std::to_string(call.hold));
   return text;
 }
 
@@ -200,13 +220,12 @@ bool only_reads(CallKind kind) {
   }
 }
 
-Answer perform(const Call& call, std::size_t block_size, RadixTree& tree, std::span<PrefixHandle> handles) {
-  return Performer(call, tree, handles, block_size).run();
+Answer perform(const Call& call, std::size_t block_size, RadixTree& tree, std::span<TreeHold> holds) {
+  return Performer(call, tree, holds, block_size).run();
 }
 
-Answer perform(const Call& call, std::size_t block_size, NaivePrefixCache& model,
-               std::span<NaivePrefixCache::Holding> handles) {
-  return Performer(call, model, handles, block_size).run();
+Answer perform(const Call& call, std::size_t block_size, NaivePrefixCache& model, std::span<ModelHold> holds) {
+  return Performer(call, model, holds, block_size).run();
 }
 
 std::string text_of(Answer answer) {

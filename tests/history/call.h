@@ -27,6 +27,9 @@ enum class CallKind : std::uint8_t {
   kExtend,
   kTruncate,
   kReleaseHandle,
+  kAcquirePinned,
+  kFindPinned,
+  kUnpin,
   kEvict,
   kPutPlain,
   kPutTail,
@@ -63,7 +66,7 @@ struct Call {
   std::optional<std::uint64_t> epoch;  // for the overload that compares it
   std::size_t slot = 0;
   TierKey key = 0;
-  std::size_t handle = 0;  // which of all handles of the history
+  std::size_t hold = 0;  // which of all holds of the history
 
   // By one counter for the whole history: a call whose `responded` is less than another's `invoked` came before it.
   std::uint64_t invoked = 0;
@@ -76,10 +79,19 @@ using Answer =
                  PrefixMatch, RadixTree::EpochInsert, RadixTree::EpochSnapshotInsert, EvictedBlocks,
                  std::optional<TierEvict>, SnapshotRef, Cleared, RadixTreeCounters>;
 
-// The handle that the call is about is handles[call.handle].
-Answer perform(const Call& call, std::size_t block_size, RadixTree& tree, std::span<PrefixHandle> handles);
-Answer perform(const Call& call, std::size_t block_size, NaivePrefixCache& model,
-               std::span<NaivePrefixCache::Holding> handles);
+// What an acquire or a pinning find gave to its caller.
+struct TreeHold {
+  PrefixHandle handle;
+  SnapshotPin pin;
+};
+struct ModelHold {
+  NaivePrefixCache::Holding handle;
+  NaivePrefixCache::Pin pin;
+};
+
+// The one that the call is about is holds[call.hold].
+Answer perform(const Call& call, std::size_t block_size, RadixTree& tree, std::span<TreeHold> holds);
+Answer perform(const Call& call, std::size_t block_size, NaivePrefixCache& model, std::span<ModelHold> holds);
 // As text, to compare and to print; lists without a promised order are sorted.
 std::string text_of(Answer answer);
 // "thread 1  [3, 8]  lookup(...)  ->  answer".

@@ -31,10 +31,10 @@ const Answer& Caller::make(Call call) {
   recorded_.reserve(64);
   before_call();
   call.invoked = stage_.clock.fetch_add(1);
-  const std::span<PrefixHandle> own(handles_);
+  const std::span<TreeHold> own(holds_);
   Answer answer = perform(call, block_size(), stage_.tree, own);
   call.responded = stage_.clock.fetch_add(1);
-  call.handle += thread_ * kHandlesMax;  // from now on, as the history numbers them
+  call.hold += thread_ * kHoldsMax;  // from now on, as the history numbers them
   recorded_.push_back({std::move(call), std::move(answer)});
   return recorded_.back().answer;
 }
@@ -135,28 +135,28 @@ void Caller::release(std::size_t index) {
 void Caller::acquire(std::string_view word, AdapterId adapter_id, SessionHash session) {
   Call call = start(CallKind::kAcquire, tokens_of(word, block_size()), adapter_id);
   call.session = session;
-  call.handle = acquired_++;
-  held_.push_back(call.handle);
+  call.hold = acquired_++;
+  held_.push_back(call.hold);
   make(std::move(call));
 }
 
 void Caller::extend(std::size_t index, std::string_view more) {
-  Call call = start(CallKind::kExtend, tokens_of(more, block_size()), handles_[held_[index]].adapter_id());
-  call.handle = held_[index];
+  Call call = start(CallKind::kExtend, tokens_of(more, block_size()), holds_[held_[index]].handle.adapter_id());
+  call.hold = held_[index];
   give_blocks(call);
   make(std::move(call));
 }
 
 void Caller::truncate(std::size_t index, std::size_t blocks) {
-  Call call = start(CallKind::kTruncate, {}, handles_[held_[index]].adapter_id());
-  call.handle = held_[index];
-  call.count = std::min(blocks * block_size(), handles_[call.handle].tokens());
+  Call call = start(CallKind::kTruncate, {}, holds_[held_[index]].handle.adapter_id());
+  call.hold = held_[index];
+  call.count = std::min(blocks * block_size(), holds_[call.hold].handle.tokens());
   make(std::move(call));
 }
 
 void Caller::release_handle(std::size_t index) {
-  Call call = start(CallKind::kReleaseHandle, {}, handles_[held_[index]].adapter_id());
-  call.handle = held_[index];
+  Call call = start(CallKind::kReleaseHandle, {}, holds_[held_[index]].handle.adapter_id());
+  call.hold = held_[index];
   held_.erase(held_.begin() + static_cast<std::ptrdiff_t>(index));
   make(std::move(call));
 }
@@ -164,6 +164,34 @@ void Caller::release_handle(std::size_t index) {
 void Caller::release_all() {
   while (sequences() > 0) release(sequences() - 1);
   while (handles() > 0) release_handle(handles() - 1);
+  while (pins() > 0) unpin(pins() - 1);
+}
+
+// ---- Pinned snapshots ----
+
+void Caller::acquire_pinned(std::string_view word, std::size_t tokens_max) {
+  Call call = start(CallKind::kAcquirePinned, tokens_of(word, block_size()), 0);
+  call.count = tokens_max;
+  call.hold = acquired_++;
+  held_.push_back(call.hold);
+  pinned_.push_back(call.hold);
+  make(std::move(call));
+}
+
+void Caller::find_pinned(std::string_view word, SessionHash session) {
+  Call call = start(CallKind::kFindPinned, tokens_of(word, block_size()), 0);
+  call.session = session;
+  call.count = call.tokens.size();
+  call.hold = acquired_++;
+  pinned_.push_back(call.hold);
+  make(std::move(call));
+}
+
+void Caller::unpin(std::size_t index) {
+  Call call = start(CallKind::kUnpin, {}, 0);
+  call.hold = pinned_[index];
+  pinned_.erase(pinned_.begin() + static_cast<std::ptrdiff_t>(index));
+  make(std::move(call));
 }
 
 // ---- The rest ----
@@ -226,6 +254,7 @@ History finish(Stage& stage, std::span<Caller* const> callers) {
   last.simple(CallKind::kCachedBlocks);
   last.simple(CallKind::kSnapshotCount);
   last.evict(kAll);  // what the threads left in use stays
+  last.simple(CallKind::kEvictSnapshot);
   for (Caller* caller : callers) caller->release_all();
   last.evict(kAll);
   last.simple(CallKind::kCachedBlocks);
@@ -234,7 +263,7 @@ History finish(Stage& stage, std::span<Caller* const> callers) {
   last.simple(CallKind::kTakeOrphans);
   last.simple(CallKind::kCounters);
 
-  History history{stage.options, {}, callers.size() * Caller::kHandlesMax};
+  History history{stage.options, {}, callers.size() * Caller::kHoldsMax};
   for (Caller* caller : callers) std::ranges::move(caller->take_calls(), std::back_inserter(history.calls));
   std::ranges::sort(history.calls, {}, &Call::invoked);
   return history;

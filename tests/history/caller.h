@@ -37,14 +37,14 @@ struct CallerHabits {
 };
 
 // It releases only what it holds and hands in each block and each slot once. `thread` numbers the callers of a stage
-// from 0. Sequences and handles are numbered in their order here; one that is released leaves, and those after it
-// move up.
+// from 0. Sequences, handles and pins are numbered in their order here; one that is given back leaves, and those after
+// it move up.
 class Caller {
  public:
-  static constexpr std::size_t kHandlesMax = 8;  // acquires of one caller
+  static constexpr std::size_t kHoldsMax = 8;  // acquires and pinning finds of one caller
 
   Caller(Stage& stage, std::size_t thread, CallerHabits habits = {})
-      : stage_(stage), thread_(thread), habits_(habits), handles_(kHandlesMax) {}
+      : stage_(stage), thread_(thread), habits_(habits), holds_(kHoldsMax) {}
 
   // ---- Sequences by tokens ----
   void lookup(std::string_view word, AdapterId adapter_id = 0, SessionHash session = 0);
@@ -62,7 +62,13 @@ class Caller {
   void truncate(std::size_t index, std::size_t blocks);  // to so many, if it has as many
   void release_handle(std::size_t index);
   [[nodiscard]] std::size_t handles() const { return held_.size(); }
-  [[nodiscard]] bool can_acquire() const { return acquired_ < kHandlesMax; }
+  [[nodiscard]] bool can_acquire() const { return acquired_ < kHoldsMax; }
+
+  // ---- Pinned snapshots; a pin that found nothing counts ----
+  void acquire_pinned(std::string_view word, std::size_t tokens_max);
+  void find_pinned(std::string_view word, SessionHash session = 0);
+  void unpin(std::size_t index);
+  [[nodiscard]] std::size_t pins() const { return pinned_.size(); }
 
   void release_all();
 
@@ -108,8 +114,9 @@ class Caller {
   std::size_t thread_;
   CallerHabits habits_;
   std::vector<Sequence> sequences_;
-  std::vector<std::size_t> held_;  // handles
-  std::vector<PrefixHandle> handles_;
+  std::vector<std::size_t> held_;    // of holds_, those with a handle
+  std::vector<std::size_t> pinned_;  // of holds_, those with a pin
+  std::vector<TreeHold> holds_;
   std::size_t acquired_ = 0;
   std::uint32_t blocks_given_ = 0;
   std::size_t slots_given_ = 0;

@@ -22,7 +22,7 @@ class Search {
       threads_[thread].push_back(i);
     }
     State start{NaivePrefixCache(history.options), {}, std::vector<std::size_t>(threads_.size())};
-    start.handles.resize(history.handles);
+    start.holds.resize(history.holds);
     stack_.push_back({std::move(start), {}, kNoCall});
     stack_.back().candidates = candidates(stack_.back().state);
   }
@@ -46,7 +46,7 @@ class Search {
   static constexpr std::size_t kNoCall = std::numeric_limits<std::size_t>::max();
   struct State {
     NaivePrefixCache model;
-    std::vector<NaivePrefixCache::Holding> handles;
+    std::vector<ModelHold> holds;
     std::vector<std::size_t> done;  // calls of each thread
   };
   struct Point {
@@ -78,7 +78,7 @@ class Search {
     const Call& call = history_.calls[index];
     ++steps_;
     State state = stack_.back().state;
-    const Answer answer = perform(call, history_.options.block_size, state.model, state.handles);
+    const Answer answer = perform(call, history_.options.block_size, state.model, state.holds);
     if (text_of(answer) != call.answer) return;
     if (only_reads(call.kind)) stack_.back().candidates.clear();
     ++state.done[call.thread];
@@ -105,16 +105,16 @@ class Search {
   // What the model would answer after the longest order.
   [[nodiscard]] std::string next_answers() const {
     State state{NaivePrefixCache(history_.options), {}, std::vector<std::size_t>(threads_.size())};
-    state.handles.resize(history_.handles);
+    state.holds.resize(history_.holds);
     for (const std::size_t call : longest_) {
-      perform(history_.calls[call], history_.options.block_size, state.model, state.handles);
+      perform(history_.calls[call], history_.options.block_size, state.model, state.holds);
       ++state.done[history_.calls[call].thread];
     }
     std::string text;
     for (const std::size_t call : candidates(state)) {
       State copy = state;
       text += "  " + text_of(history_.calls[call]) + "\n    model: " +
-              text_of(perform(history_.calls[call], history_.options.block_size, copy.model, copy.handles)) + '\n';
+              text_of(perform(history_.calls[call], history_.options.block_size, copy.model, copy.holds)) + '\n';
     }
     return text;
   }

@@ -19,7 +19,7 @@ namespace cairn::testing {
 struct History {
   RadixTreeOptions options;
   std::vector<Call> calls;  // those of one thread in their order
-  std::size_t handles = 0;  // handles are numbered below this
+  std::size_t holds = 0;    // those are numbered below this
 };
 
 struct Verdict {

@@ -17,7 +17,7 @@ namespace {
 class CheckerTest : public ::testing::Test {
  protected:
   History history() {
-    History history{stage_.options, {}, 2 * Caller::kHandlesMax};
+    History history{stage_.options, {}, 2 * Caller::kHoldsMax};
     for (Caller* caller : {&first_, &second_}) {
       for (Call& call : caller->take_calls()) history.calls.push_back(std::move(call));
     }

@@ -39,6 +39,19 @@ std::span<const Mix> all_mixes() {
         {kEvictSnapshot, 2},
         {kWatch, 1}},
        true},
+      {"Pins",
+       {{kPutPlain, 6},
+        {kPutTail, 2},
+        {kPutSibling, 1},
+        {kAcquirePinned, 4},
+        {kFindPinned, 5},
+        {kUnpin, 6},
+        {kPublish, 2},
+        {kEvictSnapshot, 4},
+        {kSpill, 1},
+        {kClearAll, 1},
+        {kWatch, 1}},
+       true},
       {"Tiers",
        {{kPutPlain, 4},
         {kPutTail, 2},
@@ -138,6 +151,14 @@ void Actor::use_snapshots(Deed deed) {
       return caller_.insert_with_snapshot(random_.below(caller_.sequences()), "a" + more(), session());
     case Deed::kFindSnapshot:
       return caller_.find_snapshot(snapshot_word(), session(), adapter());
+    case Deed::kAcquirePinned:
+    case Deed::kFindPinned:
+      if (!caller_.can_acquire()) return;
+      if (deed == Deed::kFindPinned) return caller_.find_pinned(snapshot_word(), session());
+      return caller_.acquire_pinned(word(), random_.below(100));
+    case Deed::kUnpin:
+      if (caller_.pins() > 0) caller_.unpin(random_.below(caller_.pins()));
+      return;
     case Deed::kEvictSnapshot:
       caller_.simple(CallKind::kEvictSnapshot);
       return;

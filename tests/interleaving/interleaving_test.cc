@@ -533,6 +533,61 @@ TEST_F(InterleavingTest, TailsOfOneSessionBesideItsLookup) {
                                                                     }});
 }
 
+// ---- Pins ----
+
+TEST_F(InterleavingTest, APinAndTheEvictionOfItsSnapshot) {
+  explore([](Callers& callers) { callers.back()->put(CallKind::kPutPlain, "ab"); },
+          {[](Caller& caller) {
+             caller.find_pinned("ab");
+             caller.unpin(0);
+           },
+           [](Caller& caller) {
+             caller.simple(CallKind::kEvictSnapshot);
+             caller.simple(CallKind::kEvictSnapshot);
+           }});
+}
+
+TEST_F(InterleavingTest, AnAcquireThatPinsAndAPutThatReplacesItsSnapshot) {
+  explore(
+      [](Callers& callers) {
+        callers.back()->publish("ab");
+        callers.back()->put(CallKind::kPutPlain, "a");
+      },
+      {[](Caller& caller) {
+         caller.acquire_pinned("ab", 3);
+         caller.unpin(0);
+       },
+       [](Caller& caller) {
+         caller.put(CallKind::kPutPlain, "a");
+         caller.put(CallKind::kPutPlain, "a");
+       }});
+}
+
+TEST_F(InterleavingTest, LastUnpinsOfOneSnapshotBesideItsReplacement) {
+  explore(
+      [](Callers& callers) {
+        callers.back()->put(CallKind::kPutPlain, "a");
+        callers[0]->find_pinned("a");
+        callers[1]->find_pinned("a");
+        callers.back()->simple(CallKind::kEvictSnapshot);  // passes it over
+      },
+      {[](Caller& caller) { caller.unpin(0); }, [](Caller& caller) { caller.unpin(0); },
+       [](Caller& caller) { caller.put(CallKind::kPutPlain, "a"); }});
+}
+
+TEST_F(InterleavingTest, AnUnpinAndAClear) {
+  explore(
+      [](Callers& callers) {
+        callers.back()->put(CallKind::kPutPlain, "a");
+        callers[0]->find_pinned("a");
+      },
+      {[](Caller& caller) { caller.unpin(0); },
+       [](Caller& caller) {
+         caller.simple(CallKind::kClearAll);
+         caller.put(CallKind::kPutPlain, "a");
+       }});
+}
+
 TEST_F(InterleavingTest, SpillAndPromoteBesideAFind) {
   explore([](Callers& callers) { callers.back()->put(CallKind::kPutPlain, "ab"); },
           {[](Caller& caller) {

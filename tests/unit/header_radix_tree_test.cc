@@ -3,7 +3,9 @@
 
 #include <gtest/gtest.h>
 
+#include <cstddef>
 #include <cstdint>
+#include <limits>
 #include <type_traits>
 #include <vector>
 
@@ -23,6 +25,10 @@ static_assert(std::is_same_v<decltype(RadixTreeOptions::first_tier_key), TierKey
 
 static_assert(std::is_nothrow_move_constructible_v<PrefixHandle> && std::is_nothrow_move_assignable_v<PrefixHandle>);
 static_assert(!std::is_copy_constructible_v<PrefixHandle> && !std::is_copy_assignable_v<PrefixHandle>);
+
+static_assert(std::is_nothrow_move_constructible_v<SnapshotPin> && std::is_nothrow_move_assignable_v<SnapshotPin>);
+static_assert(!std::is_copy_constructible_v<SnapshotPin> && !std::is_copy_assignable_v<SnapshotPin>);
+static_assert(sizeof(SnapshotPin) <= 24);
 
 // The overloads that take the epoch last.
 using Tokens = std::span<const TokenId>;
@@ -58,6 +64,14 @@ TEST(RadixTreeHeaderTest, OptionsDefaultToBlocksOf16PrivateSnapshotsAndKeysFromO
   EXPECT_EQ(options.block_size, 16u);
   EXPECT_FALSE(options.share_snapshots_across_sessions);
   EXPECT_EQ(options.first_tier_key, 1u);
+}
+
+TEST(RadixTreeHeaderTest, AReadMayReturnTheDeepestSnapshotAndPinsNoneByDefault) {
+  const ReadOptions options;
+  EXPECT_EQ(options.session_hash, 0u);
+  EXPECT_EQ(options.adapter_id, 0u);
+  EXPECT_EQ(options.max_snapshot_tokens, std::numeric_limits<std::size_t>::max());
+  EXPECT_FALSE(options.pin_snapshot);
 }
 
 TEST(RadixTreeHeaderTest, ARadixTreeIsAnActiveAndEmptyPrefixCache) {

@@ -193,6 +193,20 @@ class TrackedTree {
   void truncate(PrefixHandle& handle, std::size_t kept_tokens) { tree_.truncate(handle, kept_tokens); }
   void release(PrefixHandle& handle) { tree_.release(handle); }
 
+  // ---- Pins ----
+
+  RadixTree::AcquiredPinned acquire_with(const Tokens& sequence, const ReadOptions& options) {
+    return tree_.acquire(sequence, options);
+  }
+  RadixTree::PinnedSnapshot find_with(const Tokens& sequence, const ReadOptions& options) {
+    return tree_.find_snapshot(sequence, options);
+  }
+  std::optional<SnapshotId> unpin(SnapshotPin& pin) {
+    const auto slot = tree_.unpin_snapshot(pin);
+    if (slot) note_freed(*slot);
+    return slot;
+  }
+
   // ---- The books; public for tests that call index() themselves ----
 
   void note_acquired(const InsertAcquired& acquired) {
