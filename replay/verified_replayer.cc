@@ -237,6 +237,7 @@ void VerifiedReplayer::check_end(const ManagerStats& stats) const {
   expect("resumed, preempted and abandoned requests", stats.resumed + stats.preempted + stats.abandoned, 0);
   expect("leases and steps that are still there", stats.live_leases + stats.waiting_for_steps + stats.steps_in_flight,
          0);
+  expect("leases that ended before their steps", stats.waits, 0);
   expect("pinned snapshots", stats.pinned_snapshots, 0);
   expect("captures published, declined and abandoned without snapshots",
          snapshots_ ? 0 : stats.captures_published + stats.captures_declined + stats.captures_abandoned, 0);

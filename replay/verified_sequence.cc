@@ -90,12 +90,10 @@ std::size_t VerifiedSequence::compute(VerifiedStep& step, std::size_t tokens) {
   const std::size_t from = computed_;
   std::size_t to = from + std::min(tokens, request_.tokens.size() - from);
   if (from == to) throw std::logic_error(fmt::format("{}: nothing is left to compute after token {}", *name_, from));
-  const std::span<const CapturePoint> points = lease_.capture_points();
-  const auto next =
-      std::upper_bound(points.begin(), points.end(), from,
-                       [](std::size_t token, const CapturePoint& point) { return token < point.tokens; });
-  if (next != points.end()) to = std::min(to, next->tokens);
-
+  // The state that was restored may be wanted as well; any other place where it is wanted ends the step.
+  const bool capture_first = from == lease_.first_token_to_compute() && next_capture_point(from, from).has_value();
+  const std::optional<std::size_t> capture_last = next_capture_point(from + 1, to);
+  to = capture_last.value_or(to);
   if (const std::size_t missing = lease_.reserve(to); missing > 0) return missing;
   follow_table();
   const VerifiedStep::Mark mark = step.mark();
@@ -116,8 +114,17 @@ std::size_t VerifiedSequence::compute(VerifiedStep& step, std::size_t tokens) {
   }
   in_flight_.push_back(step.outcome_);
   computed_ = to;
-  if (next != points.end() && next->tokens == to) capture(step);
+  if (capture_first) capture_at(step, from);
+  if (capture_last) capture_at(step, to);
   return 0;
+}
+
+// From `from` up to and including `to`.
+std::optional<std::size_t> VerifiedSequence::next_capture_point(std::size_t from, std::size_t to) const {
+  for (const CapturePoint& point : lease_.capture_points()) {
+    if (point.tokens >= from && point.tokens <= to) return point.tokens;
+  }
+  return std::nullopt;
 }
 
 std::size_t VerifiedSequence::compute_all(std::size_t chunk) {
@@ -131,19 +138,23 @@ std::size_t VerifiedSequence::compute_all(std::size_t chunk) {
 }
 
 bool VerifiedSequence::capture(VerifiedStep& step) {
+  return capture_at(step, computed_);
+}
+
+bool VerifiedSequence::capture_at(VerifiedStep& step, std::size_t tokens) {
   captures_.reserve(captures_.size() + 1);
-  const std::optional<SnapshotId> slot = lease_.capture(computed_);
+  const std::optional<SnapshotId> slot = lease_.capture(tokens);
   if (!slot) return false;
   const VerifiedStep::Mark mark = step.mark();
   try {
     step.join(name_, in_flight_);
-    step.add_state(*slot, model_, computed_);
+    step.add_state(*slot, model_, tokens);
   } catch (...) {
     step.roll_back(mark);
     lease_.cancel_capture(*slot);
     throw;
   }
-  captures_.push_back({.slot = *slot, .tokens = computed_, .outcome = step.outcome_});
+  captures_.push_back({.slot = *slot, .tokens = tokens, .outcome = step.outcome_});
   return true;
 }
 
@@ -166,24 +177,27 @@ void VerifiedSequence::lose_captures_beyond(std::size_t tokens) {
 }
 
 void VerifiedSequence::settle_captures() {
-  while (!captures_.empty()) {
-    const auto settled = std::find_if(captures_.begin(), captures_.end(), [](const PendingCapture& capture) {
-      return capture.outcome->load(std::memory_order_acquire) != StepState::kInFlight;
-    });
-    if (settled == captures_.end()) return;
-    const PendingCapture capture = *settled;
-    captures_.erase(settled);  // first: a call that throws is not repeated
-    if (capture.lost || capture.outcome->load(std::memory_order_acquire) == StepState::kFailed) {
-      lease_.cancel_capture(capture.slot);
+  const std::size_t shards = captures_.empty() ? 0 : engine_->snapshots()->shards();
+  for (std::size_t i = 0; i < captures_.size();) {
+    PendingCapture& capture = captures_[i];
+    const StepState state = capture.outcome->load(std::memory_order_acquire);
+    if (state == StepState::kInFlight) {
+      ++i;
       continue;
     }
-    const std::size_t shards = engine_->snapshots()->shards();
-    for (std::size_t shard = 0; shard < shards; ++shard) {
-      if (lease_.captured(capture.slot, shard) != (shard + 1 == shards)) {
-        broken(fmt::format("shard {} of {} of slot {} was reported, and the snapshot counts as {}", shard, shards,
-                           capture.slot, shard + 1 == shards ? "incomplete" : "complete"));
+    if (capture.lost || state == StepState::kFailed) {
+      lease_.cancel_capture(capture.slot);
+    } else {
+      // A call that throws is made again the next time.
+      for (; capture.shards_reported < shards; ++capture.shards_reported) {
+        const bool last = capture.shards_reported + 1 == shards;
+        if (lease_.captured(capture.slot, capture.shards_reported) != last) {
+          broken(fmt::format("shard {} of {} of slot {} was reported, and the snapshot counts as {}",
+                             capture.shards_reported, shards, capture.slot, last ? "incomplete" : "complete"));
+        }
       }
     }
+    captures_.erase(captures_.begin() + static_cast<std::ptrdiff_t>(i));
   }
 }
 
@@ -254,6 +268,7 @@ VerifiedSequence::Forked VerifiedSequence::fork(std::string name) {
   request.name = std::move(name);
   ModelSequence model = model_;
   Lease::Forked forked = lease_.fork();
+  follow_table();  // it publishes
   if (!forked.lease) return {.missing_blocks = forked.missing_blocks};
   VerifiedSequence child(*engine_, std::move(request), std::move(*forked.lease), std::move(model));
   if (child.lease_.tokens() != lease_.tokens() || child.computed_ != lease_.written_tokens()) {

@@ -68,8 +68,8 @@ class VerifiedSequence {
   void restore();
 
   // Joins `step` with the next tokens, `tokens` of them at most: up to the end or a capture point, whose state the
-  // step then captures. Returns how many blocks are missing; then it has not joined. Throws std::logic_error: nothing
-  // is left to compute.
+  // step then captures (and that of a capture point where it begins, if that is the state that was restored). Returns
+  // how many blocks are missing; then it has not joined. Throws std::logic_error: nothing is left to compute.
   [[nodiscard]] std::size_t compute(VerifiedStep& step, std::size_t tokens = std::numeric_limits<std::size_t>::max());
   // As compute, with a step of its own that is done at once, and again until nothing is left to compute; `chunk`
   // tokens for each step at most. Returns as compute: what is missing when it had to stop.
@@ -105,12 +105,15 @@ class VerifiedSequence {
     SnapshotId slot = 0;
     std::size_t tokens = 0;
     std::shared_ptr<const StepOutcome> outcome;
+    std::size_t shards_reported = 0;
     bool lost = false;  // what it is of has failed or was forgotten: to be cancelled
   };
 
   VerifiedSequence(VerifyingEngine& engine, VerifiedRequest request, Lease lease, ModelSequence model);
 
   void check_admission() const;
+  [[nodiscard]] std::optional<std::size_t> next_capture_point(std::size_t from, std::size_t to) const;
+  bool capture_at(VerifiedStep& step, std::size_t tokens);
   void lose_captures_beyond(std::size_t tokens);
   void settle_captures();
   // What has changed in the block table since the last call: others' blocks, and new ones.

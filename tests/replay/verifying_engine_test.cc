@@ -371,6 +371,21 @@ TEST_F(VerifyingEngineTest, GoesOnFromTheTailOfItsSession) {
   EXPECT_EQ(manager_->stats().stateless_tokens, 4U) << "16 tokens matched";
 }
 
+TEST_F(VerifyingEngineTest, TheStateThatWasRestoredIsKeptOnceMoreIfTheLeaseAsksForIt) {
+  set_up(32, 4);
+  run({.name = "turn 1", .tokens = counting(14), .session = 7});
+  VerifiedSequence turn = started({.name = "turn 2", .tokens = counting(18), .session = 7});
+  ASSERT_EQ(turn.lease().first_token_to_compute(), 8U);
+  ASSERT_FALSE(turn.lease().capture_points().empty());
+  ASSERT_EQ(turn.lease().capture_points()[0].tokens, 8U) << "the new tail at 12 sweeps the old one: its sibling";
+  EXPECT_EQ(turn.compute_all(), 0U);
+  turn.finish();
+  std::vector<TokenId> other = counting(18);
+  other[9] = 99;
+  EXPECT_EQ(run({.name = "retried", .tokens = other, .session = 7}), 8U);
+  EXPECT_EQ(engine_->counts().states_checked, 2U);
+}
+
 TEST_F(VerifyingEngineTest, ARecurrentModelNeedsNoBlocks) {
   set_up(0, 4);
   run({.name = "turn 1", .tokens = counting(18), .session = 7});
