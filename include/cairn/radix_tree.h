@@ -290,9 +290,9 @@ class RadixTree final : public PrefixCache {
   PinnedSnapshot find_snapshot(std::span<const TokenId> tokens, const ReadOptions& options);
 
   // Gives a pin back; it is not valid afterwards. Returns the slot, for the caller to free, if the snapshot is gone
-  // and this was its last pin. A pin that is not valid is let pass. Never allocates. While the snapshot is in the
-  // cache, O(1) beside anything as release of a handle is, or O(log snapshots) if an eviction passed it over; once it
-  // is gone, it waits its turn as a writer. Throws std::invalid_argument: a pin of another tree.
+  // and this was its last pin. A pin that is not valid is let pass. Never runs out of memory. While the snapshot is in
+  // the cache, O(1) beside anything as release of a handle is, or O(log snapshots) if an eviction passed it over; once
+  // it is gone, it waits its turn as a writer. Throws std::invalid_argument: a pin of another tree.
   [[nodiscard]] std::optional<SnapshotId> unpin_snapshot(SnapshotPin& pin);
 
   // What acquire and find_snapshot would answer with the same options, but for the pin: for schedulers. Nothing is

@@ -162,19 +162,7 @@ std::string SnapshotTable::validate(const Gate::Closed&, BlockTrie::AnchorCounts
     } else if (find_key(snapshot.key) != index) {
       return says(index, "is not found by its tier key");
     }
-    if (snapshot.kind != SnapshotKind::kTail) {
-      lane_nodes += 2;
-      for (const bool any : {false, true}) {
-        const LaneNode& node = snapshot.lane_nodes[any ? 1 : 0];
-        if (node.index != index || node.tokens != snapshot.tokens) return says(index, "is another one in its lane");
-        const auto lane = lanes_.find(lane_of(snapshot, any));
-        if (lane == lanes_.end()) return says(index, "has no lane");
-        const auto [first, end] = lane->second.equal_range(snapshot.tokens);
-        if (std::none_of(first, end, [&](const LaneNode& in_lane) { return &in_lane == &node; })) {
-          return says(index, "is not in its lane");
-        }
-      }
-    }
+    if (snapshot.kind != SnapshotKind::kTail) lane_nodes += 2;
     if (snapshot.kind == SnapshotKind::kPlain) continue;
     const bool is_tail = snapshot.kind == SnapshotKind::kTail;
     ++(is_tail ? tails : siblings);
@@ -188,9 +176,22 @@ std::string SnapshotTable::validate(const Gate::Closed&, BlockTrie::AnchorCounts
   if (pinned_ != pinned) return "wrong count of pinned snapshots";
   if (parked_ != parked) return "wrong count of snapshots that eviction passed over";
   if (by_key_.size() != live - resident) return "wrong count of spilled snapshots";
+  // Each node of a lane is that of a snapshot which belongs there; as many as there should be, so all of them.
   for (const auto& [key, lane] : lanes_) {
     if (lane.empty()) return "a lane without snapshots";
-    lane_nodes -= lane.size();
+    std::size_t tokens = 0;
+    for (const LaneNode& node : lane) {
+      const Snapshot& snapshot = snapshots_[node.index];
+      const bool any_session = key.any_session != 0;
+      if (&node != &snapshot.lane_nodes[any_session ? 1 : 0] || !snapshot.live ||
+          snapshot.kind == SnapshotKind::kTail || lane_of(snapshot, any_session) != key) {
+        return says(node.index, "is in a lane that is not its own");
+      }
+      if (node.tokens != snapshot.tokens || node.tokens < tokens)
+        return says(node.index, "is out of order in its lane");
+      tokens = node.tokens;
+      --lane_nodes;
+    }
   }
   if (lane_nodes != 0) return "wrong count of snapshots in lanes";
   for (const auto& [session, of] : sessions_) {

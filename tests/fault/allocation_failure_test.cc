@@ -66,9 +66,11 @@ TEST_P(AllocationFailure, LeavesTheIndexAsItWasBeforeTheCall) {
     EXPECT_GT(faults.failures(name), 0U) << name << " never failed: nothing was tested";
   }
   for (const char* name : {"truncate", "release", "release_matched", "find_snapshot", "take_orphaned_tier_keys",
-                           "forget_snapshot_tier_key", "evict_snapshot_lru", "peek_matched_tokens"}) {
+                           "forget_snapshot_tier_key", "evict_snapshot_lru", "peek_matched_tokens", "unpin_snapshot",
+                           "peek", "peek_snapshot"}) {
     EXPECT_GT(faults.done(name), 0U) << name << " was never called";
   }
+  EXPECT_EQ(faults.failures("unpin_snapshot"), 0U) << "whoever gives a pin back can't be told to try again";
 }
 
 INSTANTIATE_TEST_SUITE_P(Faults, AllocationFailure, ::testing::Values(FailingNew::kNth, FailingNew::kNthAndAllLater),

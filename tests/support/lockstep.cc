@@ -185,7 +185,7 @@ ReadOptions Lockstep::options_for(const Operation& operation, std::size_t tokens
 }
 
 PrefixMatch Lockstep::acquire(Caller& caller, const Operation& operation) {
-  const auto take = [&caller](auto& handle, auto&& acquired) {
+  const auto take = [](auto& handle, auto&& acquired) {
     handle = std::move(acquired.handle);
     return std::move(acquired.match);
   };

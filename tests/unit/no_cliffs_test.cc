@@ -504,6 +504,30 @@ TEST(NoCliffsTest, ThousandsOfShortSnapshotsAfterTheSameBlock) {
   });
 }
 
+TEST(NoCliffsTest, EvictionsBesideFiftyThousandPinnedSnapshots) {
+  on_a_small_stack([] {
+    constexpr std::size_t kPinned = 50'000;
+    constexpr SnapshotId kLast = 1'000'000;
+    RadixTree tree({.block_size = 4});
+    std::vector<SnapshotPin> pins;
+    for (std::uint32_t i = 0; i < kPinned; ++i) {
+      const Tokens tokens = {i};
+      EXPECT_FALSE(tree.insert_intermediate_snapshot(tokens, {}, {}, 4, i, 0, 0, 0).has_value());
+      pins.push_back(tree.find_snapshot(tokens, {.pin_snapshot = true}).pin);
+    }
+    for (std::uint32_t i = 0; i < kPinned; ++i) {
+      const Tokens tokens = {1'000'000 + i};
+      EXPECT_FALSE(tree.insert_intermediate_snapshot(tokens, {}, {}, 4, kLast, 0, 0, 0).has_value());
+      EXPECT_EQ(tree.evict_snapshot_lru(), kLast);
+      EXPECT_FALSE(tree.evict_snapshot_lru().has_value());
+    }
+    EXPECT_EQ(tree.validate(), "");
+    for (const std::size_t i : shuffled_indices(kPinned, 4)) EXPECT_FALSE(tree.unpin_snapshot(pins[i]).has_value());
+    for (std::size_t i = 0; i < kPinned; ++i) EXPECT_EQ(tree.evict_snapshot_lru(), i);
+    expect_empty(tree);
+  });
+}
+
 TEST(NoCliffsTest, TenThousandSessionsEachWithTailAndSibling) {
   on_a_small_stack([] {
     constexpr std::size_t kSessions = 10'000;
