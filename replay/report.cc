@@ -277,6 +277,7 @@ std::string table(const Report& report) {
     text += columns<VerifiedResult>(kVerifiedRows, {kVerifiedName}, {&report.verified->result, 1});
   } else {
     std::vector<std::string> names;
+    names.reserve(report.comparison.runs.size());
     for (const RunResult& run : report.comparison.runs) names.push_back(run.name);
     text += columns<RunResult>(kRows, names, report.comparison.runs);
   }

@@ -43,9 +43,8 @@ class PendingCopies {
   }
 
   void wait(const char* what) {
-    if (const std::error_code error = wait_for_all()) {
-      throw ReplayError(fmt::format("{} failed: {}", what, error.message()));
-    }
+    wait_for_all();
+    if (error_) throw ReplayError(fmt::format("{} failed: {}", what, error_.message()));
   }
 
  private:
@@ -54,15 +53,14 @@ class PendingCopies {
     if (error) error_ = error;
     if (--pending_ == 0) all_done_.notify_all();
   }
-  std::error_code wait_for_all() {
+  void wait_for_all() {
     std::unique_lock lock(mutex_);
     all_done_.wait(lock, [this] { return pending_ == 0; });
-    return error_;
   }
 
   std::mutex mutex_;
   std::condition_variable all_done_;
-  std::size_t pending_ = 0;
+  std::size_t pending_ = 0;  // this and the next: guarded by mutex_ while copies are under way
   std::error_code error_;
 };
 
@@ -130,7 +128,7 @@ void VerifyingEngine::write_state(SnapshotId slot, std::span<const std::byte> al
   add(counts_.states_written, 1);
 }
 
-void VerifyingEngine::copy(const BlockCopy& copy) {
+void VerifyingEngine::copy(const BlockCopy& copy) const {
   PendingCopies copies;
   copies.start([&](CopyDone done) {
     blocks()->device().copy_within(blocks()->data(copy.to), blocks()->data(copy.from), copy.tokens * kKvBytesPerToken,
@@ -202,7 +200,8 @@ VerifiedStep::~VerifiedStep() {
   if (settled()) return;
   try {
     fail();
-  } catch (const std::exception&) {  // on the way out of another error: the manager keeps what the step holds
+  } catch (const std::exception&) {  // NOLINT(bugprone-empty-catch): a destructor has nobody to tell
+    // The manager keeps what the step holds.
   }
 }
 

@@ -83,7 +83,7 @@ class VerifyingEngine {
   [[nodiscard]] StepId next_step() { return next_step_.fetch_add(1, std::memory_order_relaxed); }
   void write(const BlockPart& part, std::span<const std::byte> kv);
   void write_state(SnapshotId slot, std::span<const std::byte> all_shards);
-  void copy(const BlockCopy& copy);
+  void copy(const BlockCopy& copy) const;
   void fill_with_garbage(BlockId block);
   // Throw ReplayError: the bytes are not those expected. `who` names the sequence.
   void check(const std::string& who, const BlockPart& part, std::span<const std::byte> kv);
