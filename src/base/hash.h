@@ -13,16 +13,20 @@
 
 namespace cairn {
 
-// XXH3-64 of the tokens, mixed with `seed`. With CAIRN_CONSTANT_HASH, which one test build defines, every hash is
+// XXH3-64 of the bytes, mixed with `seed`. With CAIRN_CONSTANT_HASH, which one test build defines, every hash is
 // equal: what passes there does not depend on hashes for correctness.
-inline std::uint64_t hash_tokens(std::span<const TokenId> tokens, std::uint64_t seed) noexcept {
+inline std::uint64_t hash_bytes(std::span<const std::byte> bytes, std::uint64_t seed) noexcept {
 #ifdef CAIRN_CONSTANT_HASH
-  static_cast<void>(tokens);
+  static_cast<void>(bytes);
   static_cast<void>(seed);
   return 0;
 #else
-  return XXH3_64bits_withSeed(tokens.data(), tokens.size_bytes(), seed);
+  return XXH3_64bits_withSeed(bytes.data(), bytes.size(), seed);
 #endif
+}
+
+inline std::uint64_t hash_tokens(std::span<const TokenId> tokens, std::uint64_t seed) noexcept {
+  return hash_bytes(std::as_bytes(tokens), seed);
 }
 
 // Hash of an id that is a 64-bit number, for the hash tables.

@@ -1,12 +1,15 @@
 #include "engine/names.h"
 
+#include <cstddef>
+#include <span>
+
 #include "base/hash.h"
 
 namespace cairn {
 namespace {
 
 std::uint64_t mix(std::uint64_t seed, std::string_view bytes) noexcept {
-  return XXH3_64bits_withSeed(bytes.data(), bytes.size(), seed);
+  return hash_bytes(std::as_bytes(std::span(bytes)), seed);
 }
 
 }  // namespace
@@ -17,7 +20,7 @@ std::size_t AdapterView::Hash::operator()(const AdapterView& view) const noexcep
 }
 
 std::size_t MediaName::Hash::operator()(const MediaName& name) const noexcept {
-  return XXH3_64bits_withSeed(name.content_id.data(), sizeof name.content_id, seed ^ name.length);
+  return hash_bytes(std::as_bytes(std::span(name.content_id)), seed ^ name.length);
 }
 
 }  // namespace cairn
