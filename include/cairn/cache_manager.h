@@ -125,6 +125,7 @@ struct ManagerStats {
 
 class ManagerCore;
 
+// Running out of memory: a call that throws std::bad_alloc has changed nothing, but for what it evicted on the way.
 class CacheManager {
  public:
   // Throws std::invalid_argument, naming option, value and rule.
@@ -151,7 +152,7 @@ class CacheManager {
 
   // For weight and adapter updates: nothing cached before is found again, and nothing that leases of before computed
   // is published. They go on with the blocks that they have. The second form: all of this adapter, whatever
-  // generation and salt.
+  // generation and salt, one after the other; if it throws std::bad_alloc, some may be cleared: call it again.
   ClearReport clear();
   ClearReport clear(std::string_view adapter);
 
