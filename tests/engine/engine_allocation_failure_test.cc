@@ -276,6 +276,33 @@ TEST_P(EngineAllocationFailureTest, InClearClearsAllOrNothing) {
   }
 }
 
+TEST_P(EngineAllocationFailureTest, InClearOfAnAdapterLeavesWhatIsToBeClearedByAnotherCall) {
+  begin_again();
+  const Tokens prompt = tokens("aaaa bbbb c");
+  for (const std::uint64_t generation : {0U, 1U, 2U}) {
+    cache_with_states({.tokens = prompt, .adapter = "lora", .adapter_generation = generation}, {4});
+  }
+  const Lease lease = admit({.tokens = prompt, .adapter = "lora", .adapter_generation = 1});
+  std::size_t failures = 0;
+  for (std::size_t nth = 1;; ++nth) {
+    arm_new(nth, GetParam());
+    try {
+      (void)manager().clear("lora");
+      disarm_new();
+      break;
+    } catch (const std::bad_alloc&) {
+      disarm_new();
+      ++failures;
+      EXPECT_EQ(manager().validate(), "");
+    }
+  }
+  EXPECT_GT(failures, 3U);
+  for (const std::uint64_t generation : {0U, 1U, 2U}) {
+    EXPECT_EQ(matched({.tokens = prompt, .adapter = "lora", .adapter_generation = generation}), 0U);
+  }
+  EXPECT_EQ(stats().blocks_held_by_clears + 2U, used_blocks()) << "only what the lease may use, and its own";
+}
+
 // What ends a lease or a step, or lets go of something, needs no memory.
 TEST_P(EngineAllocationFailureTest, DoesNotConcernWhatLetsGo) {
   begin_again();

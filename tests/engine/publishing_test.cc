@@ -118,21 +118,24 @@ TEST_F(PublishingTest, TheSecondToPublishGetsTheFirstsBlocksAndItsOwnGoBack) {
 
 TEST_F(PublishingTest, TheSecondsOwnBlocksGoBackOnlyAfterItsStepsInFlight) {
   const Tokens prompt = tokens("aaaa bbbb cccc");
-  Lease first = admit({.tokens = prompt});
-  Lease second = admit({.tokens = prompt});
-  compute(first);
-  first.finish();
-  compute(second, 8);
-  second.writes(1, 8, 10);
-  second.writes(2, 10, 12);
-  EXPECT_EQ(second.publish(), 8U);
-  EXPECT_EQ(used_blocks(), 3U + 3U) << "steps 1 and 2 still read its own";
-  manager().step_done(2);
-  EXPECT_EQ(second.written_tokens(), 8U);
-  EXPECT_EQ(used_blocks(), 6U);
-  manager().step_done(1);
-  EXPECT_EQ(second.written_tokens(), 12U);
-  EXPECT_EQ(used_blocks(), 3U + 1U);
+  for (const auto& [first_done, last_done] : {std::pair<StepId, StepId>{1, 2}, {2, 1}}) {
+    start({.blocks = 16});
+    Lease first = admit({.tokens = prompt});
+    Lease second = admit({.tokens = prompt});
+    compute(first);
+    first.finish();
+    compute(second, 8);
+    second.writes(1, 8, 10);
+    second.writes(2, 10, 12);
+    EXPECT_EQ(second.publish(), 8U);
+    EXPECT_EQ(used_blocks(), 3U + 3U) << "steps 1 and 2 still read its own";
+    manager().step_done(first_done);
+    EXPECT_EQ(second.written_tokens(), first_done == 1 ? 10U : 8U);
+    EXPECT_EQ(used_blocks(), 6U);
+    manager().step_done(last_done);
+    EXPECT_EQ(second.written_tokens(), 12U);
+    EXPECT_EQ(used_blocks(), 3U + 1U);
+  }
 }
 
 TEST_F(PublishingTest, BlocksThatGoBackWaitAlsoIfTheLeaseEnds) {
@@ -262,6 +265,21 @@ TEST_F(ClearTest, BlocksWaitForTheLeasesOfBeforeAndForNoOthers) {
   before.abandon();
   EXPECT_EQ(stats().blocks_held_by_clears, 0U);
   EXPECT_EQ(used_blocks(), 2U);
+}
+
+TEST_F(ClearTest, AnOlderLeaseThatEndsFirstTakesOnlyItsOwnClearsBlocks) {
+  cache({.tokens = tokens("aaaa b")});
+  Lease before = admit({.tokens = tokens("aaaa b")});
+  manager().clear();
+  cache({.tokens = tokens("xxxx y")});
+  Lease between = admit({.tokens = tokens("xxxx y")});
+  const BlockId shared = between.block_table()[0];
+  manager().clear();
+  before.abandon();
+  EXPECT_EQ(stats().blocks_held_by_clears, 1U);
+  EXPECT_EQ(blocks_->references(shared), 1U);
+  between.abandon();
+  EXPECT_EQ(used_blocks(), 0U);
 }
 
 TEST_F(ClearTest, BlocksWaitForAStepInFlightOfALeaseThatHasEnded) {
