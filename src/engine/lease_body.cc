@@ -16,7 +16,7 @@ Lease::Body::Body(std::shared_ptr<ManagerCore> core) : core_(std::move(core)), e
 }
 
 Lease::Body::Body(const Body& parent, std::vector<BlockId> table)
-    : core_(parent.core_), era_(parent.era_), table_(std::move(table)) {
+    : core_(parent.core_), table_(std::move(table)), era_(parent.era_) {
   core_->eras().enter_again(era_);
   core_->counts().live_leases.add(1);
 }

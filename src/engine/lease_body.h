@@ -133,7 +133,6 @@ class Lease::Body final : public Parkable {
   void abandon_capture(const Capture& capture) noexcept;
 
   const std::shared_ptr<ManagerCore> core_;
-  Eras::Era* const era_;
   Names names_;
   PrefixHandle handle_;
   SnapshotPin pin_;
@@ -157,6 +156,9 @@ class Lease::Body final : public Parkable {
   std::deque<Writing> writing_;  // in the order in which they were declared
   Captures captures_;
   bool waited_ = false;  // for a step, after its end
+
+  // Last: nobody leaves the era if a member before it can't be made.
+  Eras::Era* const era_;
 };
 
 }  // namespace cairn
