@@ -92,16 +92,25 @@ Admission ManagerCore::admit(const Request& request) {
     prompt = replaced;
   }
 
-  const std::size_t matched = body->look_up(prompt, limit);
+  std::size_t matched = body->look_up(prompt, limit);
   const bool parts = has_blocks() && matched > 0 && matched / block_size() < limit / block_size();
   const BlockId last_block = parts ? body->last_matched_block() : 0;
   body->begin(prompt);
 
-  if (const std::size_t missing = body->reserve(std::max(wanted, body->first())); missing > 0) {
+  std::size_t missing = body->reserve(std::max(wanted, body->first()));
+  if (missing > 0 && !body->copies().empty()) {
+    // The missing block may be the very one that is copied from, which nothing but this admission keeps. A request
+    // must not be refused for what it could compute by itself, again and again, while nothing runs.
+    matched = 0;
+    body->begin_without_match(prompt);
+    missing = body->reserve(wanted);
+  }
+  if (missing > 0) {
     counts_.refused_admissions.add(1);
     return {.lease = std::nullopt, .missing_blocks = missing, .never_fits = false};
   }
-  body->plan(matched, parts && options_.capture_branch_points && has_snapshots() && branch_sights_.see(last_block));
+  const bool branches = parts && matched > 0;
+  body->plan(matched, branches && options_.capture_branch_points && has_snapshots() && branch_sights_.see(last_block));
 
   if (request.resumed) {
     counts_.resumed.add(1);

@@ -92,6 +92,14 @@ void Lease::Body::begin(std::span<const TokenId> prompt) {
   tokens_.assign(needed.begin(), needed.end());
 }
 
+void Lease::Body::begin_without_match(std::span<const TokenId> prompt) {
+  restored();
+  table_.clear();  // first: they are the handle's
+  core_->tree().release(handle_);
+  static_cast<void>(look_up(prompt, 0));
+  begin(prompt);
+}
+
 void Lease::Body::plan(std::size_t matched_tokens, bool second_sight) {
   const CacheManagerOptions& options = core_->options();
   if (!core_->has_snapshots() || names_.publish_limit == 0) return;

@@ -93,6 +93,8 @@ class Lease::Body final : public Parkable {
   [[nodiscard]] std::size_t look_up(std::span<const TokenId> prompt, std::size_t limit);
   // After look_up: keeps what can be reused, and the prompt's tokens as far as they are needed.
   void begin(std::span<const TokenId> prompt);
+  // After begin: gives up what was matched.
+  void begin_without_match(std::span<const TokenId> prompt);
   void plan(std::size_t matched_tokens, bool second_sight);
   [[nodiscard]] BlockId last_matched_block() const { return table_.back(); }
 
