@@ -1,0 +1,191 @@
+// Does the operations of a program with a cache manager, as an engine would, and checks all that can be checked.
+//
+// The bytes are checked by the verifying engine beneath. The driver keeps its own account of what it did (Tally, and
+// which steps each sequence has a part in), and from that says what the manager has to report. Alone with its manager
+// it compares after every operation; of several drivers the sum is compared at the end.
+#ifndef CAIRN_TESTS_ENGINE_PROPERTY_ENGINE_DRIVER_H_
+#define CAIRN_TESTS_ENGINE_PROPERTY_ENGINE_DRIVER_H_
+
+#include <cairn/cache_manager.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <ostream>
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+#include "engine_property/engine_program.h"
+#include "engine_property/shared_engine.h"
+#include "replay/verified_sequence.h"
+#include "replay/verifying_engine.h"
+#include "support/operation_decoder.h"
+
+namespace cairn::testing {
+
+// A promise was broken.
+class Broken : public std::runtime_error {
+ public:
+  using std::runtime_error::runtime_error;
+};
+
+// What the driver's calls have come to; ManagerStats has the same.
+struct Tally {
+  std::uint64_t requests = 0;
+  std::uint64_t resumed = 0;
+  std::uint64_t prompt_tokens = 0;
+  std::uint64_t reused_tokens = 0;
+  std::uint64_t refused_admissions = 0;
+  std::uint64_t refused_reserves = 0;
+  std::uint64_t finished = 0;
+  std::uint64_t preempted = 0;
+  std::uint64_t abandoned = 0;
+  std::uint64_t forks = 0;
+  std::uint64_t failed_steps = 0;
+  std::uint64_t waits = 0;
+  // Not the manager's: how often an allocation was made to fail.
+  std::uint64_t failed_allocations = 0;
+
+  Tally& operator+=(const Tally& other);
+};
+// Empty if the manager counts the same.
+[[nodiscard]] std::string compare(const Tally& tally, const ManagerStats& stats);
+
+// Belongs to one thread.
+class EngineDriver {
+ public:
+  // Alone: nobody else uses the manager. `name` begins the names of its sequences.
+  EngineDriver(SharedEngine& shared, std::string name, bool alone);
+  EngineDriver(const EngineDriver&) = delete;
+  EngineDriver& operator=(const EngineDriver&) = delete;
+  ~EngineDriver() = default;
+
+  // Says what each operation did.
+  void trace_to(std::ostream* trace) { trace_ = trace; }
+
+  // Throws Broken, replay::ReplayError, or whatever else a call should not have thrown.
+  void run(const EngineOperation& operation);
+  // Settles all steps and ends all sequences, as the settings say; gives back what somebody else held. If sequences
+  // are to outlive the manager, end_orphans() has to follow.
+  void end();
+  void end_orphans();
+
+  [[nodiscard]] const Tally& tally() const { return tally_; }
+
+ private:
+  struct Sequence {
+    replay::VerifiedSequence verified;
+    replay::VerifiedRequest request;  // what it began with, but for the tokens
+    std::size_t adapter = 0;
+    std::size_t floor = 0;               // it is not truncated below, nor below what is published
+    std::size_t tokens_min = 0;          // that it has had: what follows is not media any more
+    bool floor_known = true;             // else it may be lower: an allocation failed in a fork
+    std::size_t joined_to = 0;           // computed_tokens() after it joined a step last
+    std::vector<std::uint64_t> steps{};  // that it has a part in and that are not settled
+  };
+  struct Step {
+    explicit Step(replay::VerifyingEngine& engine) : verified(engine) {}
+    replay::VerifiedStep verified;
+    std::vector<std::uint64_t> earlier{};  // steps that have to be settled before it is done
+    bool submitted = false;
+    bool declared = false;  // a sequence has a part in it
+  };
+  struct Preempted {
+    replay::VerifiedRequest request;
+    std::size_t adapter = 0;
+  };
+  // What a sequence that has ended may go on with: the next turn of a conversation.
+  using Turns = std::vector<replay::VerifiedRequest>;
+  using Steps = std::vector<std::unique_ptr<Step>>;
+
+  // ---- Requests ----
+  [[nodiscard]] replay::VerifiedRequest make_request(const EngineOperation& operation);
+  void admit(const EngineOperation& operation);
+  void resume(const EngineOperation& operation);
+  void serve(const EngineOperation& operation);
+  void run_on(const EngineOperation& operation);
+  bool run_on(Sequence& sequence, const EngineOperation& operation);
+  bool start(replay::VerifiedRequest request, std::size_t adapter);
+  void failed_to_start(const replay::VerifiedRequest& request);
+  void check_refusal(const replay::VerifiedRequest& request, const replay::VerifiedSequence::Start& start, bool idle);
+  void peek(const EngineOperation& operation);
+
+  // ---- Steps ----
+  void compute(const EngineOperation& operation);
+  void capture(const EngineOperation& operation);
+  void submit();
+  void done(const EngineOperation& operation);
+  void fail(const EngineOperation& operation);
+  [[nodiscard]] bool can_be_done(const Step& step) const;
+  [[nodiscard]] bool can_fail(std::uint64_t id) const;
+  [[nodiscard]] Steps::iterator find_step(std::uint64_t id);
+  void settled(Steps::iterator step, bool well);
+  void settle_all_steps();
+
+  // ---- Tokens, publishing, forks, ends ----
+  void append(const EngineOperation& operation);
+  void draft(const EngineOperation& operation);
+  void verify(const EngineOperation& operation);
+  void truncate(const EngineOperation& operation);
+  void publish(const EngineOperation& operation);
+  void fork(const EngineOperation& operation);
+  void finish(const EngineOperation& operation);
+  void preempt(const EngineOperation& operation);
+  void abandon(const EngineOperation& operation);
+  void replace(const EngineOperation& operation);
+  void check_floor(Sequence& sequence, std::size_t below);
+  void remember_turn(const Sequence& sequence);
+  void ended(Sequence& sequence);
+  void clear(const EngineOperation& operation);
+  void clear_adapter(const EngineOperation& operation);
+  void cleared(const ClearReport& report);
+
+  // ---- Somebody else ----
+  void hold_blocks(const EngineOperation& operation);
+  void hold_slots(const EngineOperation& operation);
+  void let_go();
+
+  // ---- Checks ----
+  void check();
+  void check_what_is_now(const ManagerStats& stats) const;
+  void check_references(const ManagerStats& stats);
+  void check_idle();
+
+  // Lets an allocation fail in it, if the operation says so; false if it did and the call threw.
+  template <class Call>
+  bool attempt(const Call& call);
+  [[nodiscard]] Sequence* pick(const EngineOperation& operation);
+  void erase(const Sequence& sequence);
+  [[nodiscard]] bool has_drafts(const Sequence& sequence) const;
+  [[nodiscard]] static bool would_capture_a_draft(const Lease& lease);
+  [[nodiscard]] std::vector<TokenId> tokens_of(const EngineOperation& operation, std::size_t room) const;
+  template <class... Args>
+  void note(const Args&... args);
+
+  SharedEngine& shared_;
+  const std::string name_;
+  const bool alone_;
+  std::ostream* trace_ = nullptr;
+  PromptBook prompts_;
+  Tally tally_;
+  std::uint8_t fault_ = 0;  // of the operation that is under way
+
+  std::size_t named_ = 0;
+  std::vector<Sequence> sequences_;
+  std::vector<Preempted> preempted_;
+  Turns turns_;
+  std::size_t next_turn_ = 0;  // that is replaced
+  Steps steps_;
+  std::vector<std::vector<std::uint64_t>> waiting_;  // of sequences that have ended: their steps that are not settled
+  std::vector<BlockId> held_blocks_;
+  std::vector<SnapshotId> held_slots_;
+  std::uint64_t cleared_blocks_ = 0;
+  bool cleared_blocks_known_ = true;  // a clear that threw may have done a part of its work
+  std::size_t since_references_ = 0;
+};
+
+}  // namespace cairn::testing
+
+#endif  // CAIRN_TESTS_ENGINE_PROPERTY_ENGINE_DRIVER_H_

@@ -1,0 +1,199 @@
+// CacheManager and Lease under random programs, on a verifying engine: never a wrong byte, counters add up, and every
+// pool is whole at the end.
+//
+// Environment:
+//   CAIRN_ENGINE_OPERATIONS=n  operations to do in all (default below)
+//   CAIRN_ENGINE_SEED=n        run only the program of this seed
+//   CAIRN_ENGINE_HEX=digits    run only this program
+//   CAIRN_ENGINE_TRACE=1       with one of the two: print each operation and what it did
+//   CAIRN_ENGINE_SHRINK=1      with one of the two: make the program smaller first, in child processes, so that it
+//                              works for crashes too
+//   CAIRN_ENGINE_SHRINK=0      don't make failing programs smaller
+#include <fcntl.h>
+#include <gtest/gtest.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <csignal>
+#include <cstdint>
+#include <cstdlib>
+#include <exception>
+#include <iostream>
+#include <span>
+#include <sstream>
+#include <string>
+#include <vector>
+
+#include "engine_property/engine_driver.h"
+#include "engine_property/engine_program.h"
+#include "engine_property/run_program.h"
+#include "engine_property/shared_engine.h"
+#include "support/operation_decoder.h"
+#include "support/shrink.h"
+
+namespace cairn::testing {
+namespace {
+
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#define CAIRN_TEST_SANITIZED 1
+#elif defined(__has_feature)
+#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
+#define CAIRN_TEST_SANITIZED 1
+#endif
+#endif
+
+#if defined(CAIRN_TEST_CONSTANT_HASH) || defined(CAIRN_TEST_SANITIZED)
+constexpr std::size_t kDefaultOperations = 400'000;
+#else
+constexpr std::size_t kDefaultOperations = 4'000'000;
+#endif
+constexpr std::size_t kShards = 4;
+constexpr std::array<std::size_t, 4> kOperationsInProgram = {40, 120, 300, 900};
+constexpr std::size_t kShrinkAttemptsMax = 20'000;
+
+const char* environment(const char* name) {
+  const char* value = std::getenv(name);
+  return value != nullptr && *value != '\0' ? value : nullptr;
+}
+
+bool is_set(const char* name, char to) {
+  const char* value = environment(name);
+  return value != nullptr && *value == to;
+}
+
+std::size_t operations_wanted() {
+  const char* wanted = environment("CAIRN_ENGINE_OPERATIONS");
+  return wanted != nullptr ? std::stoull(wanted) : kDefaultOperations;
+}
+
+std::vector<std::uint8_t> program_of_seed(std::uint64_t seed) {
+  return random_program_bytes(seed, kOperationsInProgram[seed / kShards % kOperationsInProgram.size()]);
+}
+
+std::vector<std::uint8_t> from_hex(const std::string& hex) {
+  std::vector<std::uint8_t> bytes;
+  for (std::size_t i = 0; i + 1 < hex.size(); i += 2) {
+    bytes.push_back(static_cast<std::uint8_t>(std::stoul(hex.substr(i, 2), nullptr, 16)));
+  }
+  return bytes;
+}
+
+// ---- Failures ----
+
+std::string failure_of(std::span<const std::uint8_t> bytes, std::ostream* trace = nullptr) {
+  return run_engine_program(decode_engine_program(bytes), trace).failure;
+}
+
+// In a child process: true if it fails or crashes there.
+bool fails_in_child(std::span<const std::uint8_t> bytes) {
+  const pid_t child = fork();
+  if (child == 0) {
+    const int null = open("/dev/null", O_WRONLY);
+    dup2(null, STDOUT_FILENO);
+    dup2(null, STDERR_FILENO);
+    _exit(failure_of(bytes).empty() ? 0 : 1);
+  }
+  int status = 0;
+  if (child < 0 || waitpid(child, &status, 0) != child) return false;
+  return !WIFEXITED(status) || WEXITSTATUS(status) != 0;
+}
+
+std::string explain_smaller(std::vector<std::uint8_t> bytes, std::size_t operations) {
+  if (is_set("CAIRN_ENGINE_SHRINK", '0')) return "not tried";
+  bytes.resize(std::min(bytes.size(), (operations + 1) * kRecordBytes));  // the rest was not reached
+  const auto smaller = shrink_program(
+      bytes, [](std::span<const std::uint8_t> candidate) { return !failure_of(candidate).empty(); },
+      kShrinkAttemptsMax);
+  std::ostringstream trace;
+  const std::string failure = failure_of(smaller, &trace);
+  return failure + "\nThe program:\n" + trace.str() +
+         "\nReplay it with CAIRN_ENGINE_TRACE=1 CAIRN_ENGINE_HEX=" + to_hex(smaller);
+}
+
+// A crash has no time to say more than the seed.
+std::array<char, 96> g_message;
+volatile std::sig_atomic_t g_message_size = 0;
+
+void print_seed_and_die(int signal) {
+  static_cast<void>(!write(STDERR_FILENO, g_message.data(), static_cast<std::size_t>(g_message_size)));
+  std::signal(signal, SIG_DFL);
+  std::raise(signal);
+}
+
+void note_seed(std::uint64_t seed) {
+  const std::string message = "\nreplay with CAIRN_ENGINE_SHRINK=1 CAIRN_ENGINE_SEED=" + std::to_string(seed) + "\n";
+  g_message_size = 0;
+  const std::size_t size = std::min(message.size(), g_message.size());
+  std::copy_n(message.begin(), size, g_message.begin());
+  g_message_size = static_cast<std::sig_atomic_t>(size);
+}
+
+class SeedOnCrash {
+ public:
+  SeedOnCrash() { set(print_seed_and_die); }
+  SeedOnCrash(const SeedOnCrash&) = delete;
+  SeedOnCrash& operator=(const SeedOnCrash&) = delete;
+  ~SeedOnCrash() { set(SIG_DFL); }
+
+ private:
+  static void set(void (*handler)(int)) {
+    std::signal(SIGABRT, handler);
+    std::signal(SIGSEGV, handler);
+  }
+};
+
+// ---- The tests ----
+
+// The one program that the environment names, or none.
+std::vector<std::uint8_t> program_named() {
+  if (const char* seed = environment("CAIRN_ENGINE_SEED")) return program_of_seed(std::stoull(seed));
+  if (const char* hex = environment("CAIRN_ENGINE_HEX")) return from_hex(hex);
+  return {};
+}
+
+void run_named(std::vector<std::uint8_t> bytes) {
+  if (is_set("CAIRN_ENGINE_SHRINK", '1')) {
+    bytes = shrink_program(std::move(bytes), fails_in_child, kShrinkAttemptsMax);
+    std::cerr << "made smaller: CAIRN_ENGINE_HEX=" << to_hex(bytes) << std::endl;
+  }
+  EXPECT_EQ(failure_of(bytes, environment("CAIRN_ENGINE_TRACE") != nullptr ? &std::cerr : nullptr), "");
+}
+
+class EngineProperty : public ::testing::TestWithParam<std::size_t> {};
+
+// Fixed seeds, a share of them in each shard, until the shard has done its share of operations.
+TEST_P(EngineProperty, NeverHandsOutAWrongByteAndGivesEverythingBack) {
+  const std::size_t shard = GetParam();
+  if (const auto named = program_named(); !named.empty()) {
+    if (shard == 0) run_named(named);
+    return;
+  }
+  const std::size_t wanted = operations_wanted() / kShards;
+  EngineReport total;
+  std::size_t programs = 0;
+  for (std::uint64_t seed = shard; total.operations < wanted; seed += kShards) {
+    const auto bytes = program_of_seed(seed);
+    EngineReport report;
+    {
+      note_seed(seed);
+      const SeedOnCrash on_crash;
+      report = run_engine_program(decode_engine_program(bytes));
+    }
+    if (!report.failure.empty()) {
+      FAIL() << "CAIRN_ENGINE_SEED=" << seed << ", operation " << report.operations << ": " << report.failure
+             << "\nMade smaller: " << explain_smaller(bytes, report.operations);
+    }
+    total += report;
+    ++programs;
+  }
+  std::cout << "[ property ] " << programs << " programs: " << total.describe() << std::endl;
+  EXPECT_EQ(total.what_never_happened(), "");
+}
+
+INSTANTIATE_TEST_SUITE_P(Shards, EngineProperty, ::testing::Range<std::size_t>(0, kShards),
+                         [](const auto& shard) { return std::to_string(shard.param); });
+
+}  // namespace
+}  // namespace cairn::testing
