@@ -366,38 +366,35 @@ EngineDriver::Steps::iterator EngineDriver::find_step(std::uint64_t id) {
   return std::ranges::find_if(steps_, [id](const auto& step) { return step->verified.id() == id; });
 }
 
-bool EngineDriver::can_be_done(const Step& step) const {
+bool EngineDriver::can_end(const Step& step) const {
   return std::ranges::none_of(step.earlier, [this](std::uint64_t earlier) {
     return std::ranges::any_of(steps_, [&](const auto& other) { return other->verified.id() == earlier; });
   });
 }
 
-// In any order, but for sequences that are there to notice.
-bool EngineDriver::can_fail(std::uint64_t id) const {
-  return std::ranges::all_of(sequences_, [id](const Sequence& sequence) {
-    const auto joined = std::ranges::find(sequence.steps, id);
-    return joined == sequence.steps.end() || joined == sequence.steps.begin();
-  });
+// In any order, but that of the steps that one sequence has a part in: those run on one queue.
+std::vector<std::uint64_t> EngineDriver::steps_that_can_end() const {
+  std::vector<std::uint64_t> steps;
+  for (const auto& step : steps_) {
+    if (can_end(*step)) steps.push_back(step->verified.id());
+  }
+  return steps;
 }
 
 void EngineDriver::done(const EngineOperation& operation) {
-  std::vector<std::uint64_t> ready;
-  for (const auto& step : steps_) {
-    if (can_be_done(*step)) ready.push_back(step->verified.id());
-  }
+  const std::vector<std::uint64_t> ready = steps_that_can_end();
   if (ready.empty()) return;
   const auto step = find_step(ready[operation.who % ready.size()]);
   note("step", (*step)->verified.id());
+  if ((*step)->has_to_be_done) fault_ = 0;
   settled(step, attempt([&] { (*step)->verified.done(); }));
 }
 
 void EngineDriver::fail(const EngineOperation& operation) {
-  std::vector<std::uint64_t> ready;
-  for (const auto& step : steps_) {
-    if (can_fail(step->verified.id())) ready.push_back(step->verified.id());
-  }
+  const std::vector<std::uint64_t> ready = steps_that_can_end();
   if (ready.empty()) return;
   const auto step = find_step(ready[operation.who % ready.size()]);
+  if ((*step)->has_to_be_done) return;
   note("step", (*step)->verified.id());
   (*step)->verified.fail();
   settled(step, false);
@@ -407,15 +404,21 @@ void EngineDriver::settled(Steps::iterator step, bool well) {
   if (!(*step)->verified.settled()) throw Broken("a step is not settled, whatever became of it");
   if (!well && (*step)->declared) ++tally_.failed_steps;
   const std::uint64_t id = (*step)->verified.id();
-  for (Sequence& sequence : sequences_) std::erase(sequence.steps, id);
+  for (Sequence& sequence : sequences_) {
+    if (std::erase(sequence.steps, id) > 0 && !well) gone_back(sequence);
+  }
   for (auto& steps : waiting_) std::erase(steps, id);
   std::erase_if(waiting_, [](const auto& steps) { return steps.empty(); });
   steps_.erase(step);
 }
 
+void EngineDriver::gone_back(const Sequence& sequence) {
+  for (const std::uint64_t id : sequence.steps) (*find_step(id))->has_to_be_done = true;
+}
+
 void EngineDriver::settle_all_steps() {
   while (!steps_.empty()) {
-    const auto ready = std::ranges::find_if(steps_, [this](const auto& step) { return can_be_done(*step); });
+    const auto ready = std::ranges::find_if(steps_, [this](const auto& step) { return can_end(*step); });
     (*ready)->verified.done();
     settled(ready, true);
   }
@@ -444,6 +447,7 @@ void EngineDriver::verify(const EngineOperation& operation) {
   const std::size_t drafts = lease.tokens() - lease.accepted_tokens();
   attempt([&] { sequence->verified.verify(operation.extra % (drafts + 1)); });
   note(sequence->verified.name(), "has", lease.accepted_tokens(), "tokens");
+  gone_back(*sequence);
   sequence->tokens_min = std::min(sequence->tokens_min, lease.tokens());
 }
 
@@ -453,10 +457,16 @@ void EngineDriver::truncate(const EngineOperation& operation) {
   const Lease& lease = sequence->verified.lease();
   const std::size_t floor = std::max(sequence->floor, lease.published_tokens());
   if (operation.source % 4 == 0) return check_floor(*sequence, floor);
-  const std::size_t keep = floor + operation.extra % (lease.tokens() - floor + 1);
+  const std::size_t before = lease.tokens();
+  const std::size_t keep = floor + operation.extra % (before - floor + 1);
   attempt([&] { sequence->verified.truncate(keep); });
   note(sequence->verified.name(), "has", lease.tokens(), "tokens");
+  gone_back(*sequence);
   sequence->tokens_min = std::min(sequence->tokens_min, lease.tokens());
+  if (operation.source % 2 == 0 || has_drafts(*sequence)) return;
+  // Others in their place, at once.
+  const std::vector<TokenId> others(before - lease.tokens(), 2 + operation.run_a % 2);
+  attempt([&] { sequence->verified.append(others); });
 }
 
 // What is published, restored or shared with a fork stays as it is.

@@ -88,9 +88,12 @@ class EngineDriver {
   struct Step {
     explicit Step(replay::VerifyingEngine& engine) : verified(engine) {}
     replay::VerifiedStep verified;
-    std::vector<std::uint64_t> earlier{};  // steps that have to be settled before it is done
+    std::vector<std::uint64_t> earlier{};  // steps that have to be settled before it
     bool submitted = false;
     bool declared = false;  // a sequence has a part in it
+    // A sequence has gone back before what the step writes. The verifying engine takes what is computed after it for
+    // worthless if it fails, though that does not rest on it any more.
+    bool has_to_be_done = false;
   };
   struct Preempted {
     replay::VerifiedRequest request;
@@ -118,10 +121,11 @@ class EngineDriver {
   void submit();
   void done(const EngineOperation& operation);
   void fail(const EngineOperation& operation);
-  [[nodiscard]] bool can_be_done(const Step& step) const;
-  [[nodiscard]] bool can_fail(std::uint64_t id) const;
+  [[nodiscard]] bool can_end(const Step& step) const;
+  [[nodiscard]] std::vector<std::uint64_t> steps_that_can_end() const;
   [[nodiscard]] Steps::iterator find_step(std::uint64_t id);
   void settled(Steps::iterator step, bool well);
+  void gone_back(const Sequence& sequence);
   void settle_all_steps();
 
   // ---- Tokens, publishing, forks, ends ----
