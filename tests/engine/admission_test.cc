@@ -301,13 +301,28 @@ TEST_F(HybridAdmissionTest, ReuseTokensMaxAndNoReadLimitTheState) {
 TEST_F(HybridAdmissionTest, ARefusedRequestLetsGoOfStateAndBlocks) {
   start({.blocks = 4, .slots = 2});
   cache_with_states({.tokens = tokens("aaaa bbbb c")}, {6});
-  const Lease running = admit({.tokens = tokens("xxxx"), .no_publish = true});
+  const Lease running = admit({.tokens = tokens("xxxx xxxx"), .no_publish = true});
   const Admission refused = manager().admit({.tokens = tokens("aaaa bbbb cccc")});
   EXPECT_FALSE(refused.lease);
   EXPECT_EQ(refused.missing_blocks, 1U);
   EXPECT_EQ(stats().pinned_snapshots, 0U);
   EXPECT_EQ(stats().live_leases, 1U);
   EXPECT_EQ(used_slots(), 1U);
+}
+
+TEST_F(HybridAdmissionTest, ARequestIsNotRefusedForWhatItCouldComputeByItself) {
+  start({.blocks = 3, .slots = 2});
+  cache_with_states({.tokens = tokens("aaaa bbbb c")}, {6});
+  // Block "bbbb" can't be copied where there is no block for the copy beside it.
+  const Lease lease = admit({.tokens = tokens("aaaa bbbb c")});
+  EXPECT_EQ(lease.first_token_to_compute(), 0U);
+  EXPECT_EQ(lease.cached_tokens(), 0U);
+  EXPECT_FALSE(lease.restore_point());
+  EXPECT_THAT(lease.copies(), IsEmpty());
+  EXPECT_EQ(lease.block_table().size(), 3U);
+  EXPECT_EQ(stats().pinned_snapshots, 0U);
+  EXPECT_EQ(stats().refused_admissions, 0U);
+  EXPECT_EQ(stats().reused_tokens + stats().computed_tokens, 2U * 9U);
 }
 
 // ---- Recurrent layers only ----
