@@ -225,12 +225,12 @@ TEST_F(MediaTest, ReservedTokensAreRefusedWhereverTheyAre) {
                  {"tokens", std::to_string(first_content), "2^31"});
   expect_refusal([&] { (void)manager().peek({.tokens = forged}); }, {"tokens", std::to_string(first_content), "2^31"});
 
-  for (const std::size_t place : {0U, 3U, 4U, 8U}) {
+  cache({.tokens = tokens("aaaa bbbb c")});
+  for (std::size_t place = 0; place < 9; ++place) {
     Tokens prompt = tokens("aaaa bbbb c");
-    cache({.tokens = prompt});
     prompt[place] = kReserved;
-    expect_refusal([&] { (void)manager().admit({.tokens = prompt}); }, {"tokens", "2147483648", "2^31"});
-    expect_refusal([&] { (void)manager().admit({.tokens = prompt, .media = {}}); }, {"tokens", "2147483648"});
+    const std::string token = "token " + std::to_string(place);
+    expect_refusal([&] { (void)manager().admit({.tokens = prompt}); }, {"tokens", token, "2147483648", "2^31"});
   }
   Tokens placeholder = tokens("pppp aaaa b");
   placeholder[1] = kReserved;
