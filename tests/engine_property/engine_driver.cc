@@ -1,11 +1,10 @@
-// Requests, steps, tokens and ends. The checks are in engine_driver_checks.cc.
+// Steps, tokens and ends. Requests are in engine_driver_requests.cc, the checks in engine_driver_checks.cc.
 #include "engine_property/engine_driver.h"
 
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <array>
-#include <limits>
 #include <utility>
 
 #include "engine_property/attempt.h"
@@ -16,24 +15,8 @@ namespace {
 using replay::VerifiedRequest;
 using replay::VerifiedSequence;
 
-constexpr std::size_t kSequencesMax = 5;
 constexpr std::size_t kStepsMax = 4;
 constexpr std::size_t kPreemptedMax = 4;
-constexpr std::size_t kNoLimit = std::numeric_limits<std::size_t>::max();
-
-// Up to two media at places where other requests have some too, so that all that tells them apart is their content.
-std::vector<MediaSpan> media_of(const EngineOperation& operation, std::size_t block_size, std::size_t tokens) {
-  std::vector<MediaSpan> media;
-  std::size_t from = operation.run_a % 3 * (block_size / 2);
-  for (std::size_t bits = operation.run_b; media.size() < 2; bits /= 16) {
-    const std::size_t length = 1 + bits % 2 * block_size;
-    if (from + length > tokens) break;
-    const std::uint64_t content = bits / 2 % 4;
-    media.push_back({.position = from, .length = length, .content_id = {content % 2, content / 2}});
-    from += length + block_size;
-  }
-  return media;
-}
 
 // Media of which the first `tokens` tokens are left.
 void cut_media(std::vector<MediaSpan>& media, std::size_t tokens) {
@@ -50,269 +33,20 @@ EngineDriver::EngineDriver(SharedEngine& shared, std::string name, bool alone)
       prompts_({.block_size = shared.settings().block_size, .tokens_max = shared.settings().tokens_max}) {}
 
 void EngineDriver::run(const EngineOperation& operation) {
-  using Kind = EngineOperationKind;
+  using Action = void (EngineDriver::*)(const EngineOperation&);
+  using D = EngineDriver;
+  // In the order of EngineOperationKind.
+  constexpr std::array<Action, static_cast<std::size_t>(EngineOperationKind::kCount)> kActions = {
+      &D::admit,   &D::resume,  &D::serve,         &D::run_on, &D::compute,     &D::submit,     &D::done,
+      &D::fail,    &D::capture, &D::restore,       &D::append, &D::draft,       &D::verify,     &D::truncate,
+      &D::publish, &D::settle,  &D::check_bytes,   &D::fork,   &D::finish,      &D::preempt,    &D::abandon,
+      &D::replace, &D::clear,   &D::clear_adapter, &D::peek,   &D::hold_blocks, &D::hold_slots, &D::let_go,
+  };
   fault_ = operation.fault;
   note(name_of(operation.kind));
-  switch (operation.kind) {
-    case Kind::kAdmit:
-      admit(operation);
-      break;
-    case Kind::kResume:
-      resume(operation);
-      break;
-    case Kind::kServe:
-      serve(operation);
-      break;
-    case Kind::kRunOn:
-      run_on(operation);
-      break;
-    case Kind::kCompute:
-      compute(operation);
-      break;
-    case Kind::kSubmit:
-      submit();
-      break;
-    case Kind::kDone:
-      done(operation);
-      break;
-    case Kind::kFail:
-      fail(operation);
-      break;
-    case Kind::kCapture:
-      capture(operation);
-      break;
-    case Kind::kAppend:
-      append(operation);
-      break;
-    case Kind::kDraft:
-      draft(operation);
-      break;
-    case Kind::kVerify:
-      verify(operation);
-      break;
-    case Kind::kTruncate:
-      truncate(operation);
-      break;
-    case Kind::kPublish:
-      publish(operation);
-      break;
-    case Kind::kFork:
-      fork(operation);
-      break;
-    case Kind::kFinish:
-      finish(operation);
-      break;
-    case Kind::kPreempt:
-      preempt(operation);
-      break;
-    case Kind::kAbandon:
-      abandon(operation);
-      break;
-    case Kind::kReplace:
-      replace(operation);
-      break;
-    case Kind::kClear:
-      clear(operation);
-      break;
-    case Kind::kClearAdapter:
-      clear_adapter(operation);
-      break;
-    case Kind::kPeek:
-      peek(operation);
-      break;
-    case Kind::kHoldBlocks:
-      hold_blocks(operation);
-      break;
-    case Kind::kHoldSlots:
-      hold_slots(operation);
-      break;
-    case Kind::kLetGo:
-      let_go();
-      break;
-    case Kind::kRestore:
-    case Kind::kSettle:
-    case Kind::kCheck:
-      if (Sequence* const sequence = pick(operation)) {
-        VerifiedSequence& verified = sequence->verified;
-        attempt([&] {
-          if (operation.kind == Kind::kRestore) verified.restore();
-          if (operation.kind == Kind::kSettle) verified.settle();
-          if (operation.kind == Kind::kCheck) verified.check_everything();
-        });
-      }
-      break;
-    case Kind::kCount:
-      break;
-  }
+  (this->*kActions[static_cast<std::size_t>(operation.kind)])(operation);
   fault_ = 0;
   if (alone_) check();
-}
-
-// ---- Requests ----
-
-VerifiedRequest EngineDriver::make_request(const EngineOperation& operation) {
-  if (!turns_.empty() && operation.extra % 8 >= 5) {
-    VerifiedRequest turn = turns_[operation.source % turns_.size()];
-    turn.name = fmt::format("{}{}", name_, named_++);
-    const std::vector<TokenId> more(operation.run_a % (shared_.settings().block_size + 2), operation.run_b % 2);
-    turn.tokens.insert(turn.tokens.end(), more.begin(), more.end());
-    return turn;
-  }
-  VerifiedRequest request;
-  request.name = fmt::format("{}{}", name_, named_++);
-  request.tokens = prompts_.make(
-      {.source = operation.source, .cut = operation.cut, .run_a = operation.run_a, .run_b = operation.run_b});
-  constexpr TokenId kLargest = (TokenId{1} << 31) - 1;  // those beyond stand for media
-  for (TokenId& token : request.tokens) token = std::min(token, kLargest);
-  const std::size_t who = operation.who;
-  request.session = who % 4 % 3;
-  // Mostly the base model.
-  const std::size_t name = who / 4 % 16;
-  request.adapter = kAdapterNames[name < 12 ? 0 : name < 15 ? 1 : 2];
-  if (name % 8 == 4) request.adapter_generation = who / 64 % 2;
-  if (name % 5 == 4) request.tenant_salt = who / 128 == 0 ? "x" : "y";
-  const std::size_t extra = operation.extra;
-  if (extra % 5 == 0) request.media = media_of(operation, shared_.settings().block_size, request.tokens.size());
-  if (extra % 32 == 1) request.no_read = true;
-  if (extra % 32 == 2) request.no_publish = true;
-  if (extra % 32 == 3) request.reuse_tokens_max = operation.cut % (request.tokens.size() + 1);
-  if (extra % 3 != 0) request.reserve_tokens = operation.run_a % (request.tokens.size() + 1);
-  return request;
-}
-
-void EngineDriver::admit(const EngineOperation& operation) {
-  VerifiedRequest request = make_request(operation);
-  if (request.tokens.empty() || sequences_.size() >= kSequencesMax) return;
-  const auto adapter = std::ranges::find(kAdapterNames, request.adapter) - kAdapterNames.begin();
-  static_cast<void>(start(std::move(request), static_cast<std::size_t>(adapter)));
-}
-
-void EngineDriver::resume(const EngineOperation& operation) {
-  if (preempted_.empty() || sequences_.size() >= kSequencesMax) return;
-  const auto which = preempted_.begin() + static_cast<std::ptrdiff_t>(operation.who % preempted_.size());
-  if (start(which->request, which->adapter)) preempted_.erase(which);
-}
-
-// What most requests do, so that much is cached.
-void EngineDriver::serve(const EngineOperation& operation) {
-  const std::size_t before = sequences_.size();
-  admit(operation);
-  if (sequences_.size() == before) return;
-  Sequence& sequence = sequences_.back();
-  if (!run_on(sequence, operation)) return;
-  if (!attempt([&] { sequence.verified.finish(); })) return;
-  ++tally_.finished;
-  ended(sequence);
-}
-
-void EngineDriver::run_on(const EngineOperation& operation) {
-  Sequence* const sequence = pick(operation);
-  if (sequence == nullptr || !sequence->steps.empty() || would_capture_a_draft(sequence->verified.lease())) return;
-  if (run_on(*sequence, operation)) attempt([&] { sequence->verified.publish(); });
-}
-
-// False: there are not enough blocks.
-bool EngineDriver::run_on(Sequence& sequence, const EngineOperation& operation) {
-  const std::size_t chunk = operation.extra % 2 == 0 ? kNoLimit : 1 + operation.extra % shared_.settings().tokens_max;
-  const std::size_t missing = sequence.verified.compute_all(chunk);
-  note(sequence.verified.name(), "has computed", sequence.verified.computed_tokens(), "and misses", missing, "blocks");
-  if (missing > 0) ++tally_.refused_reserves;
-  return missing == 0;
-}
-
-bool EngineDriver::start(VerifiedRequest request, std::size_t adapter) {
-  const std::uint64_t clears = shared_.clears();
-  request.weights = shared_.weights(adapter);
-  const bool idle = sequences_.empty() && waiting_.empty() && held_blocks_.empty();
-  const Peeked peeked = alone_ ? shared_.manager().peek(request.view()) : Peeked{};
-  const std::uint64_t matched_before = alone_ ? shared_.manager().stats().matched_tokens : 0;
-
-  std::optional<VerifiedSequence::Start> start;
-  VerifiedRequest handed_over = request;
-  if (!attempt([&] { start.emplace(VerifiedSequence::start(shared_.engine(), std::move(handed_over))); })) {
-    failed_to_start(request);
-    return false;
-  }
-  if (!start->sequence) {
-    ++tally_.refused_admissions;
-    check_refusal(request, *start, alone_ && idle);
-    return false;
-  }
-  const Lease& lease = start->sequence->lease();
-  const std::size_t first = lease.first_token_to_compute();
-  note(request.name, request.tokens.size(), "tokens, computes from", first, "session", request.session, "adapter",
-       request.adapter, request.adapter_generation, request.tenant_salt, "media", request.media.size());
-  if (request.resumed) {
-    ++tally_.resumed;
-  } else {
-    ++tally_.requests;
-    tally_.prompt_tokens += request.tokens.size();
-    tally_.reused_tokens += first;
-  }
-  if (alone_) {
-    const std::uint64_t matched = shared_.manager().stats().matched_tokens - matched_before;
-    const bool kept = first == peeked.reusable_tokens && (request.resumed || matched == peeked.matched_tokens);
-    // Where state ends within a block, that is copied; if there is no room for both, nothing is reused.
-    const bool given_up = first == 0 && matched == 0 && peeked.reusable_tokens % shared_.settings().block_size != 0;
-    if (!kept && !given_up) {
-      throw Broken(fmt::format("{}: peek promised {} tokens of {} that match, and admit reuses {} of {}", request.name,
-                               peeked.reusable_tokens, peeked.matched_tokens, first, matched));
-    }
-  }
-  const std::size_t tokens = request.tokens.size();
-  Sequence sequence{.verified = std::move(*start->sequence),
-                    .request = std::move(request),
-                    .adapter = adapter,
-                    .floor = first,
-                    .tokens_min = tokens};
-  // A clear came between: nobody can say with which weights it has to go on.
-  if (clears % 2 != 0 || shared_.clears() != clears) {
-    ++tally_.abandoned;
-    return true;
-  }
-  sequences_.push_back(std::move(sequence));
-  return true;
-}
-
-// An allocation failed. If that was after the admission, the lease has been dropped again.
-void EngineDriver::failed_to_start(const VerifiedRequest& request) {
-  const ManagerStats stats = shared_.manager().stats();
-  if (stats.requests == tally_.requests && stats.resumed == tally_.resumed) return;
-  ++(request.resumed ? tally_.resumed : tally_.requests);
-  ++tally_.abandoned;
-  if (request.resumed) return;
-  tally_.prompt_tokens += request.tokens.size();
-  tally_.reused_tokens = stats.reused_tokens;
-}
-
-void EngineDriver::check_refusal(const VerifiedRequest& request, const VerifiedSequence::Start& start, bool idle) {
-  note(request.name, "refused:", start.missing_blocks, "blocks are missing", start.never_fits ? "for ever" : "");
-  const std::size_t block_size = shared_.settings().block_size;
-  const std::size_t wanted = (request.reserve_tokens.value_or(request.tokens.size()) + block_size - 1) / block_size;
-  const bool never_fits = wanted > shared_.settings().blocks;
-  if (start.missing_blocks == 0 || start.never_fits != never_fits) {
-    throw Broken(fmt::format("{}: refused for {} missing blocks of {} in the pool, never_fits {}; it wants {}",
-                             request.name, start.missing_blocks, shared_.settings().blocks, start.never_fits, wanted));
-  }
-  if (idle && !never_fits) {
-    throw Broken(fmt::format("{}: refused for {} missing blocks, but nothing runs and it wants {} of {}", request.name,
-                             start.missing_blocks, wanted, shared_.settings().blocks));
-  }
-}
-
-void EngineDriver::peek(const EngineOperation& operation) {
-  const VerifiedRequest request = make_request(operation);
-  if (request.tokens.empty()) return;
-  attempt([&] {
-    const Peeked peeked = shared_.manager().peek(request.view());
-    const std::size_t most = request.tokens.size() - 1;
-    const bool blocks = shared_.blocks() != nullptr;
-    if (peeked.reusable_tokens > most || peeked.matched_tokens > most ||
-        (blocks && peeked.reusable_tokens > peeked.matched_tokens)) {
-      throw Broken(fmt::format("{}: peek finds {} tokens that match and {} that can be reused, of {}", request.name,
-                               peeked.matched_tokens, peeked.reusable_tokens, request.tokens.size()));
-    }
-  });
 }
 
 // ---- Steps ----
@@ -358,7 +92,7 @@ void EngineDriver::capture(const EngineOperation& operation) {
   note(verified.name(), captures ? "captures at" : "can't capture at", computed);
 }
 
-void EngineDriver::submit() {
+void EngineDriver::submit(const EngineOperation& /*operation*/) {
   if (!steps_.empty()) steps_.back()->submitted = true;
 }
 
@@ -422,6 +156,18 @@ void EngineDriver::settle_all_steps() {
     (*ready)->verified.done();
     settled(ready, true);
   }
+}
+
+void EngineDriver::restore(const EngineOperation& operation) {
+  if (Sequence* const sequence = pick(operation)) attempt([&] { sequence->verified.restore(); });
+}
+
+void EngineDriver::settle(const EngineOperation& operation) {
+  if (Sequence* const sequence = pick(operation)) attempt([&] { sequence->verified.settle(); });
+}
+
+void EngineDriver::check_bytes(const EngineOperation& operation) {
+  if (Sequence* const sequence = pick(operation)) attempt([&] { sequence->verified.check_everything(); });
 }
 
 // ---- Tokens ----
@@ -618,6 +364,10 @@ void EngineDriver::hold_slots(const EngineOperation& operation) {
   for (std::size_t i = 0; i <= operation.extra % 3u; ++i) {
     if (const auto slot = shared_.slots()->allocate()) held_slots_.push_back(*slot);
   }
+}
+
+void EngineDriver::let_go(const EngineOperation& /*operation*/) {
+  let_go();
 }
 
 void EngineDriver::let_go() {

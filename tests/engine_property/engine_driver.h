@@ -10,6 +10,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <limits>
 #include <memory>
 #include <optional>
 #include <ostream>
@@ -75,6 +76,9 @@ class EngineDriver {
   [[nodiscard]] const Tally& tally() const { return tally_; }
 
  private:
+  static constexpr std::size_t kSequencesMax = 5;
+  static constexpr std::size_t kNoLimit = std::numeric_limits<std::size_t>::max();
+
   struct Sequence {
     replay::VerifiedSequence verified;
     replay::VerifiedRequest request;  // what it began with, but for the tokens
@@ -118,7 +122,10 @@ class EngineDriver {
   // ---- Steps ----
   void compute(const EngineOperation& operation);
   void capture(const EngineOperation& operation);
-  void submit();
+  void restore(const EngineOperation& operation);
+  void settle(const EngineOperation& operation);
+  void check_bytes(const EngineOperation& operation);
+  void submit(const EngineOperation& operation);
   void done(const EngineOperation& operation);
   void fail(const EngineOperation& operation);
   [[nodiscard]] bool can_end(const Step& step) const;
@@ -149,6 +156,7 @@ class EngineDriver {
   // ---- Somebody else ----
   void hold_blocks(const EngineOperation& operation);
   void hold_slots(const EngineOperation& operation);
+  void let_go(const EngineOperation& operation);
   void let_go();
 
   // ---- Checks ----

@@ -31,9 +31,9 @@ namespace {
 #endif
 
 #if defined(CAIRN_TEST_CONSTANT_HASH) || defined(CAIRN_TEST_SANITIZED)
-constexpr std::uint64_t kPrograms = 500;
+constexpr std::uint64_t kPrograms = 300;
 #else
-constexpr std::uint64_t kPrograms = 4000;
+constexpr std::uint64_t kPrograms = 2000;
 #endif
 constexpr std::size_t kThreads = 3;
 constexpr std::size_t kOperationsOfThread = 300;
