@@ -46,6 +46,13 @@ struct RestorePoint {
   std::size_t tokens = 0;  // that the state has consumed
 };
 
+// Whether the state that the sequence goes on from has come where the engine wants it.
+enum class LeaseState {
+  kReady,    // nothing is under way
+  kLoading,  // a copy is under way
+  kFailed,   // a copy has failed: abandon the lease and admit the request again, without reuse or with less
+};
+
 // To be done before the first step: the first `tokens` tokens of block `from` into block `to`.
 struct BlockCopy {
   BlockId from = 0;
@@ -91,6 +98,15 @@ class Lease {
   // The snapshot to restore, if the model has recurrent layers and one was found.
   [[nodiscard]] std::optional<RestorePoint> restore_point() const;
   [[nodiscard]] std::span<const BlockCopy> copies() const;
+  // Begins to copy one shard of the snapshot at restore_point() to `to`, through the snapshot pool's device; returns
+  // at once. `to` stays valid until the copy is over, also if the lease ends. The engine may as well read the slot by
+  // itself. Throws std::invalid_argument: nothing to restore, or restored() was called; no such shard; the wrong size.
+  void load_state(std::size_t shard, std::span<std::byte> to);
+  // A lease that has begun no copy is ready.
+  [[nodiscard]] LeaseState state() const;
+  // For poll and its kin: an eventfd that can be read while state() is not kLoading. The lease owns it; each call
+  // answers the same one. Throws std::system_error if the process has no descriptor left.
+  [[nodiscard]] int event_fd();
   // What the engine has to compute: everything from this token on. Below the end of the prompt.
   [[nodiscard]] std::size_t first_token_to_compute() const;
   // In ascending order. One may be first_token_to_compute(), where the state is that was just restored. Empty for
@@ -107,7 +123,8 @@ class Lease {
   // ---- Computing ----
 
   // The snapshot has been read and the copies are made: lets go of the slot and of the blocks that are copied from.
-  // Implied by the end of the first step that is done: an engine that puts them before that step on the same device
+  // Throws std::invalid_argument while a copy of load_state is under way. Implied by the end of the first step that is
+  // done: an engine that puts them before that step on the same device
   // queue need not call it. Later calls are let pass.
   void restored();
 
@@ -130,7 +147,8 @@ class Lease {
   // accepted already, or more than there are.
   void accept(std::size_t tokens);
   // Forgets what comes after the first `tokens` tokens: rejected drafts, or decoded ones to be done again. Blocks stay
-  // reserved. Throws std::invalid_argument: below what writes() refuses, or more than there are.
+  // reserved, capture points beyond disappear. Throws std::invalid_argument: below what writes() refuses, or more than
+  // there are.
   void truncate(std::size_t tokens);
 
   // ---- Publishing ----

@@ -41,6 +41,15 @@ std::optional<RestorePoint> Lease::restore_point() const {
 std::span<const BlockCopy> Lease::copies() const {
   return body().copies();
 }
+void Lease::load_state(std::size_t shard, std::span<std::byte> to) {
+  body().load_state(shard, to);
+}
+LeaseState Lease::state() const {
+  return body().state();
+}
+int Lease::event_fd() {
+  return body().event_fd();
+}
 std::size_t Lease::first_token_to_compute() const {
   return body().first();
 }
@@ -64,6 +73,7 @@ std::size_t Lease::published_tokens() const {
 }
 
 void Lease::restored() {
+  if (state() == LeaseState::kLoading) refuse("restored", "a copy of load_state is under way");
   body().restored();
 }
 void Lease::writes(StepId step, std::size_t from, std::size_t to) {

@@ -113,6 +113,23 @@ void Lease::Body::plan(std::size_t matched_tokens, bool second_sight) {
   capture_points_ = plan_captures(plan);
 }
 
+StateLoad& Lease::Body::load() {
+  if (!load_) load_ = std::make_shared<StateLoad>();
+  return *load_;
+}
+
+void Lease::Body::load_state(std::size_t shard, std::span<std::byte> to) {
+  if (!pin_.valid()) refuse("load_state", "there is no snapshot to restore, or restored was called");
+  load().begin();
+  try {
+    core_->options().snapshots->read(pin_.slot(), shard, to,
+                                     [load = load_](std::error_code error) { load->end(error); });
+  } catch (...) {
+    load_->end({});  // it has not begun
+    throw;
+  }
+}
+
 std::optional<RestorePoint> Lease::Body::restore_point() const {
   if (!pin_.valid()) return std::nullopt;
   return RestorePoint{.slot = pin_.slot(), .tokens = restore_tokens_};
@@ -237,6 +254,10 @@ void Lease::Body::truncate(std::size_t tokens) {
   accepted_ = std::min(accepted_, tokens);
   prompt_ = std::min(prompt_, tokens);
   lose_writes_beyond(tokens);
+  const bool tail_is_lost = std::ranges::any_of(
+      capture_points_, [tokens](const CapturePoint& p) { return p.tokens > tokens && p.kind == CaptureKind::kTail; });
+  std::erase_if(capture_points_, [tokens](const CapturePoint& p) { return p.tokens > tokens; });
+  if (tail_is_lost) tail_will_not_come();
 }
 
 // ---- Publishing blocks ----

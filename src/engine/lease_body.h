@@ -27,6 +27,7 @@
 #include "cairn/radix_tree.h"
 #include "engine/capture_plan.h"
 #include "engine/manager_core.h"
+#include "engine/state_load.h"
 
 namespace cairn {
 
@@ -63,6 +64,9 @@ class Lease::Body final : public Parkable {
   [[nodiscard]] std::span<const BlockCopy> copies() const { return copies_; }
   [[nodiscard]] std::span<const CapturePoint> capture_points() const { return capture_points_; }
 
+  void load_state(std::size_t shard, std::span<std::byte> to);
+  [[nodiscard]] LeaseState state() const { return load_ ? load_->state() : LeaseState::kReady; }
+  [[nodiscard]] int event_fd() { return load().event_fd(); }
   void restored() noexcept;
   void writes(StepId step, std::size_t from, std::size_t to);
   [[nodiscard]] std::size_t reserve(std::size_t tokens);
@@ -118,6 +122,7 @@ class Lease::Body final : public Parkable {
   [[nodiscard]] std::span<const TokenId> tokens_from(std::size_t first) const {
     return std::span(tokens_).subspan(first - tokens_start_);
   }
+  [[nodiscard]] StateLoad& load();
   void settle() noexcept;
   void lose_writes_beyond(std::size_t tokens) noexcept;
   void add_tokens(std::span<const TokenId> tokens);
@@ -142,6 +147,7 @@ class Lease::Body final : public Parkable {
   std::vector<BlockId> table_;
   std::vector<BlockCopy> copies_;  // one reference on each block that is copied from
   std::vector<CapturePoint> capture_points_;
+  std::shared_ptr<StateLoad> load_;  // made when it is needed
 
   std::size_t tokens_start_ = 0;  // what comes before is not needed any more
   std::vector<TokenId> tokens_;
