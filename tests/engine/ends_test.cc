@@ -143,6 +143,7 @@ TEST_F(EndsTest, AnEndedLeaseRefusesEveryCall) {
       {"cancel_capture", [](Lease& l) { l.cancel_capture(0); }},
       {"fork", [](Lease& l) { (void)l.fork(); }},
   };
+  // NOLINTNEXTLINE(bugprone-use-after-move): what is left is documented
   for (Lease* lease : {&ended, &source, &never}) {
     EXPECT_FALSE(lease->valid());
     for (const auto& [name, call] : calls) {

@@ -34,7 +34,11 @@ std::string seen(const Lease& lease) {
 class EngineAllocationFailureTest : public EngineTest, public ::testing::WithParamInterface<FailingNew> {
  protected:
   EngineAllocationFailureTest() : EngineTest({.blocks = 12, .slots = 6}) {}
-  ~EngineAllocationFailureTest() override { disarm_new(); }
+
+  void TearDown() override {
+    disarm_new();
+    EngineTest::TearDown();
+  }
 
   void begin_again(const Pools& pools = {.blocks = 12, .slots = 6}) { start(pools, {.hash_seed = 1}); }
 
@@ -113,7 +117,7 @@ TEST_P(EngineAllocationFailureTest, InAdmitHoldsNothing) {
       if (round == 1) capture(lease, 10);
       lease.finish();
     }
-    Lease lease = admit(request);
+    const Lease lease = admit(request);
     EXPECT_EQ(lease.copies().size(), 1U);
   }
 }
@@ -266,7 +270,7 @@ TEST_P(EngineAllocationFailureTest, InClearClearsAllOrNothing) {
   for (const bool everything : {true, false}) {
     begin_again();
     cache_with_states({.tokens = prompt, .adapter = "lora"}, {4, 8});
-    Lease lease = admit({.tokens = prompt, .adapter = "lora"});
+    const Lease lease = admit({.tokens = prompt, .adapter = "lora"});
     ClearReport report;
     const auto clear = [&] { report = everything ? manager().clear() : manager().clear("lora"); };
     EXPECT_GT(fail_until_it_works(clear, {&lease}), 1U);
@@ -309,6 +313,7 @@ TEST_P(EngineAllocationFailureTest, DoesNotConcernWhatLetsGo) {
   const Tokens prompt = tokens("aaaa bbbb c");
   cache_with_states({.tokens = prompt}, {6});
   std::vector<Lease> leases;
+  leases.reserve(4);
   for (int i = 0; i < 4; ++i) leases.push_back(admit({.tokens = prompt, .reserve_tokens = 6}));
   leases[0].writes(1, 6, 8);
   leases[1].writes(1, 6, 8);

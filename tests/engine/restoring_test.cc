@@ -52,7 +52,7 @@ TEST_F(RestoringTest, APinnedSlotIsNotEvicted) {
 TEST_F(RestoringTest, AnUnpinnedOneIsEvictedInThePlaceOfAPinnedOlderOne) {
   start({.blocks = 16, .slots = 2});
   cache_with_states({.tokens = prompt_}, {4});
-  Lease lease = reader();
+  const Lease lease = reader();
   cache_with_states({.tokens = tokens("pppp q")}, {4});
   cache_with_states({.tokens = tokens("xxxx y")}, {4});
   EXPECT_EQ(reusable({.tokens = tokens("pppp q")}), 0U);

@@ -96,6 +96,7 @@ TEST_F(SharedHandlesTest, AHandleInTheMidstOfARunIsSharedThere) {
 TEST_F(SharedHandlesTest, ManySharesEachCountOnce) {
   PrefixHandle first = hold(tokens("aaaa bbbb"), {1, 2});
   std::vector<PrefixHandle> shares;
+  shares.reserve(50);
   for (int i = 0; i < 50; ++i) shares.push_back(tree_.index().share(i % 2 == 0 ? first : shares.back()));
   tree_.release(first);
   for (PrefixHandle& share : shares) {
