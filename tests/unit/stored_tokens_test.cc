@@ -79,7 +79,7 @@ TEST_P(StoredTokensOf, ReadsWhatWasWritten) {
 
 TEST_P(StoredTokensOf, FindsTheFirstDifferenceWhereverItIs) {
   std::minstd_rand random(2);
-  for (const std::size_t groups : {1, 2, 3, 4, 5, 7, 8, 9, 12, 13, 70}) {
+  for (const std::size_t groups : std::vector<std::size_t>{1, 2, 3, 4, 5, 7, 8, 9, 12, 13, 70}) {
     const auto tokens = random_tokens(random, groups * kGroup);
     const Kept kept(tokens, GetParam());
     auto asked = tokens;
@@ -119,7 +119,7 @@ TEST_P(StoredTokensOf, NeverTakesTwoWrongTokensOfAGroupForTheRightOnes) {
       const Kept kept(tokens, GetParam());
       for (const TokenId other_a : others_than(a)) {
         for (const TokenId other_b : others_than(b)) {
-          for (const std::size_t lane : {0, 1, 7}) {
+          for (const std::size_t lane : std::vector<std::size_t>{0, 1, 7}) {
             auto asked = tokens;
             asked[lane] = other_a;
             asked[lane + kGroup / 2] = other_b;
@@ -171,7 +171,7 @@ INSTANTIATE_TEST_SUITE_P(BothForms, StoredTokensOf, ::testing::Values(TokenForm:
 
 TEST(StoredTokens, RefusesToPackWhatHasMoreThan24Bits) {
   std::minstd_rand random(6);
-  for (const std::size_t groups : {1, 2, 5}) {
+  for (const std::size_t groups : std::vector<std::size_t>{1, 2, 5}) {
     auto tokens = random_tokens(random, groups * kGroup);
     for (TokenId& token : tokens) {
       const TokenId right = token;
@@ -195,10 +195,10 @@ TEST(StoredTokens, TakesThreeQuartersOfTheMemoryPacked) {
 }
 
 TEST(StoredTokens, IsPackedWhereBlocksAreWholeGroups) {
-  for (const std::size_t block_size : {16, 32, 48, 64, 256, 1024}) {
+  for (const std::size_t block_size : std::vector<std::size_t>{16, 32, 48, 64, 256, 1024}) {
     EXPECT_EQ(StoredTokens::form_for(block_size), TokenForm::kPacked) << block_size;
   }
-  for (const std::size_t block_size : {1, 2, 4, 8, 15, 17, 24, 40}) {
+  for (const std::size_t block_size : std::vector<std::size_t>{1, 2, 4, 8, 15, 17, 24, 40}) {
     EXPECT_EQ(StoredTokens::form_for(block_size), TokenForm::kPlain) << block_size;
   }
 }

@@ -153,7 +153,7 @@ TEST_P(WideTokensTest, InTheMiddleOfABlockEndSnapshotsWhereTheyShould) {
       put.emplace_back(depth, slot);
     }
     // Their tokens stay when the blocks go.
-    for (const std::size_t evicted : {0, 5}) {
+    for (const std::size_t evicted : std::vector<std::size_t>{0, 5}) {
       tree_.evict(evicted);
       for (const auto& [depth, expected] : put) {
         EXPECT_THAT(tree_.find(sequence, depth), IsResident(expected, depth));
