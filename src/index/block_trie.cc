@@ -6,7 +6,6 @@
 #include <utility>
 
 #include "base/check.h"
-#include "index/token_compare.h"
 
 namespace cairn {
 
@@ -27,7 +26,7 @@ BlockTrie::Child BlockTrie::find_child(Position parent, AdapterId adapter_id, co
     const Edge& edge = edges_[id];
     child.version = edge.version;  // first, so that the version covers what is read below
     return edge.parent_key == parent.key() && edge.adapter_id == adapter_id &&
-           std::equal(first_block, first_block + block_size(), edge.tokens.get());
+           edge.tokens.get().start_with({first_block, block_size()});
   };
   child.edge = children_.find(child_hash(parent, adapter_id, first_block), kNoEdge, matches);
   return child;
@@ -52,13 +51,13 @@ bool BlockTrie::try_walk(Walk& walk, AdapterId adapter_id, std::span<const Token
   while (walk.blocks < num_blocks) {
     const Edge& edge = edges_[walk.at.edge];
     const TokenId* rest = tokens.data() + walk.blocks * block_size();
-    const TokenId* kept = edge.tokens;
+    const StoredTokens kept = edge.tokens;
     const std::uint32_t limit = extent == Extent::kResident ? edge.resident : edge.length;
     if (edge.tokens != kept) return false;  // `limit` may be that of its new memory
     if (walk.at.boundary < limit) {
       const std::size_t count = std::min<std::size_t>(limit - walk.at.boundary, num_blocks - walk.blocks);
       const std::size_t same =
-          matching_tokens(kept + walk.at.boundary * block_size(), rest, count * block_size()) / block_size();
+          kept.matching(walk.at.boundary * block_size(), rest, count * block_size()) / block_size();
       walk.at.boundary += static_cast<std::uint32_t>(same);
       walk.blocks += same;
       if (walk.blocks == num_blocks) return true;
@@ -85,7 +84,7 @@ bool BlockTrie::gather(Position at, std::span<BlockId> blocks, std::span<DiskBlo
   bool any = false;
   for (Position p = at; p.edge != kTop; p = edges_[p.edge].parent()) {
     const Edge& edge = edges_[p.edge];
-    std::copy_n(edges_.blocks(edge.run), p.boundary, blocks.data() + edge.start);
+    std::copy_n(edges_.blocks(edge), p.boundary, blocks.data() + edge.start);
     if (disk_blocks.empty()) continue;
     DiskBlockId* const disk = disk_blocks.data() + edge.start;
     if (edge.run.disk_blocks) {
@@ -102,7 +101,7 @@ void BlockTrie::gather_below(Position at, std::size_t from_depth, std::span<Bloc
   for (Position p = at; p.edge != kTop && depth(p) > from_depth; p = edges_[p.edge].parent()) {
     const Edge& edge = edges_[p.edge];
     const std::size_t first = from_depth > edge.start ? from_depth - edge.start : 0;
-    std::copy(edges_.blocks(edge.run) + first, edges_.blocks(edge.run) + p.boundary,
+    std::copy(edges_.blocks(edge) + first, edges_.blocks(edge) + p.boundary,
               blocks.data() + (edge.start + first - from_depth));
   }
 }
@@ -302,15 +301,24 @@ BlockTrie::Growth BlockTrie::prepare_growth(Position kept, AdapterId adapter_id,
   if (num_blocks > std::numeric_limits<std::uint32_t>::max() - depth(kept)) {
     throw std::length_error("cairn: a sequence of more than 2^32 - 1 blocks");
   }
-  Growth growth{kept, static_cast<std::uint32_t>(num_blocks), kNoEdge, {}};
+  Growth growth{kept, static_cast<std::uint32_t>(num_blocks), kNoEdge, {}, StoredTokens::form_for(block_size())};
   if (num_blocks == 0) return growth;
   tokens = tokens.first(num_blocks * block_size());
   Edge& old = edges_[kept.edge];
+  // New memory with `tokens` from block `at` on: in the form of the growth or, if they can't be kept so, the plain
+  // one.
+  const auto make_run = [&](std::size_t capacity, std::size_t at, bool with_disk_blocks) {
+    growth.run = edges_.make_run(capacity, growth.form, with_disk_blocks);
+    if (growth.run.tokens(growth.form).write(at * block_size(), tokens)) return;
+    growth.run = Run{};
+    growth.form = TokenForm::kPlain;
+    growth.run = edges_.make_run(capacity, growth.form, with_disk_blocks);
+    CAIRN_CHECK(growth.run.tokens(growth.form).write(at * block_size(), tokens));
+  };
 
   if (kept.edge == kTop || kept.boundary < old.length) {
-    Run run = edges_.make_run(num_blocks, disk_blocks);
-    EdgeStore::copy_tokens(tokens, run.words.get());
-    run.written = growth.num_blocks;
+    make_run(num_blocks, 0, disk_blocks);
+    growth.run.written = growth.num_blocks;
     edges_.prepare_create();
     queue_.reserve(edges_.live_count() + 1);
     children_.prepare_insert();
@@ -319,22 +327,22 @@ BlockTrie::Growth BlockTrie::prepare_growth(Position kept, AdapterId adapter_id,
     edge.adapter_id = adapter_id;
     edge.start = static_cast<std::uint32_t>(depth(kept));
     edge.first_hash = child_hash(kept, adapter_id, tokens.data());
-    edge.tokens = run.words.get();
-    edge.run = std::move(run);
+    edge.tokens = growth.run.tokens(growth.form);
+    edge.run = std::move(growth.run);
     edge.length = growth.num_blocks;
     return growth;
   }
 
-  // Readers may still be looking at what was written in this memory: only what comes after that can be used.
+  growth.form = old.tokens.get().form();
   const std::size_t length = old.length + num_blocks;
   if (length <= old.run.capacity && old.run.written == old.length) {
-    EdgeStore::copy_tokens(tokens, old.run.words.get() + old.length * block_size());
-    return growth;
+    // Readers may still be looking at what was written in this memory: only what comes after that can be used.
+    if (old.run.tokens(growth.form).write(old.length * block_size(), tokens)) return growth;
+    growth.form = TokenForm::kPlain;
   }
   const std::size_t slack = old.length / 4;  // amortises a sequence that grows block by block
-  growth.run = edges_.make_run(std::max<std::size_t>(length, old.length + slack), disk_blocks || old.run.disk_blocks);
-  edges_.copy_to(growth.run, old);
-  EdgeStore::copy_tokens(tokens, growth.run.words.get() + old.length * block_size());
+  make_run(std::max<std::size_t>(length, old.length + slack), old.length, disk_blocks || old.run.disk_blocks);
+  edges_.copy_to(growth.run, growth.form, old);
   return growth;
 }
 
@@ -349,7 +357,7 @@ Position BlockTrie::link(Growth growth) noexcept {
   Edge& old = edges_[growth.at.edge];
   Position end;
   if (growth.edge == kNoEdge) {
-    if (growth.run.words) edges_.adopt_run(old, std::move(growth.run));
+    if (growth.run.words) edges_.adopt_run(old, std::move(growth.run), growth.form);
     old.run.written = old.length + growth.num_blocks;
     old.length = old.run.written;
     end = {growth.at.edge, old.length};
@@ -383,7 +391,7 @@ void BlockTrie::make_resident(Position from, Position to, std::size_t ids_depth,
     if (at.boundary > edge.resident) {
       const std::uint32_t first = edge.resident;
       const BlockId* source = ids.blocks.data() + (edge.start + first - ids_depth);
-      std::copy_n(source, at.boundary - first, edges_.blocks(edge.run) + first);
+      std::copy_n(source, at.boundary - first, edges_.blocks(edge) + first);
       if (edge.run.disk_blocks) {
         std::fill(edge.run.disk_blocks.get() + first, edge.run.disk_blocks.get() + at.boundary, kNoDiskBlock);
       }

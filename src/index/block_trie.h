@@ -148,8 +148,9 @@ class BlockTrie {
   struct Growth {
     Position at;
     std::uint32_t num_blocks = 0;
-    EdgeId edge = kNoEdge;  // the new edge
-    Run run;                // or, where it needs new memory, the old edge's memory from now on
+    EdgeId edge = kNoEdge;               // the new edge
+    Run run;                             // or, where it needs new memory, the old edge's memory from now on
+    TokenForm form = TokenForm::kPlain;  // of run
   };
 
   [[nodiscard]] std::string validate_stops(EdgeId id, const AnchorCounts& children, const AnchorCounts& anchors) const;

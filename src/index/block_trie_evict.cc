@@ -113,14 +113,14 @@ void BlockTrie::fetch_ahead() const noexcept {
   const Edge& next = edges_[entries.front().id];
   children_.prefetch(next.first_hash);
   __builtin_prefetch(next.run.words.get());
-  __builtin_prefetch(edges_.blocks(next.run) + next.resident - 1);
+  __builtin_prefetch(edges_.blocks(next) + next.resident - 1);
 }
 
 // Has in the caches what evict() will look at, now rather than behind the closed gate: reads it, since the processor
 // need not wait for what it is only asked to fetch.
 void BlockTrie::fetch_end(const Edge& edge, std::size_t num_blocks) const noexcept {
   constexpr std::size_t kStep = 64 / sizeof(BlockId);
-  const volatile BlockId* const blocks = edges_.blocks(edge.run);
+  const volatile BlockId* const blocks = edges_.blocks(edge);
   const std::size_t resident = edge.resident;
   for (std::size_t i = resident - std::min(resident, num_blocks); i < resident; i += kStep)
     static_cast<void>(blocks[i]);
@@ -147,7 +147,7 @@ void BlockTrie::evict_from(EdgeId id, std::size_t num_blocks, EvictedBlocks& out
 // The last cached blocks of an edge, deepest first.
 void BlockTrie::give_back(Edge& edge, std::uint32_t num_blocks, EvictedBlocks& out) noexcept {
   const std::uint32_t resident = edge.resident;
-  const std::span<const BlockId> last(edges_.blocks(edge.run) + resident - num_blocks, num_blocks);
+  const std::span<const BlockId> last(edges_.blocks(edge) + resident - num_blocks, num_blocks);
   out.physical.insert(out.physical.end(), last.rbegin(), last.rend());
   for (std::uint32_t block = resident; edge.run.disk_blocks && block-- > resident - num_blocks;) {
     if (edge.run.disk_blocks[block] == kNoDiskBlock) continue;

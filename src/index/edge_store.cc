@@ -1,7 +1,6 @@
 #include "index/edge_store.h"
 
 #include <algorithm>
-#include <cstring>
 #include <limits>
 #include <new>
 #include <stdexcept>
@@ -98,7 +97,7 @@ void EdgeStore::reclaim(std::uint64_t epoch) noexcept {
     Edge& edge = (*this)[id];
     if (edge.end_stamp.load(std::memory_order_relaxed) >= epoch) return;
     first_waiting_ = edge.next;
-    edge.tokens = nullptr;
+    edge.tokens = StoredTokens();
     edge.run = Run{};
     edge.length = 0;
     edge.resident = 0;
@@ -120,10 +119,10 @@ void EdgeStore::reclaim(std::uint64_t epoch) noexcept {
   first_free_ = kNoEdge;
 }
 
-Run EdgeStore::make_run(std::size_t capacity, bool with_disk_blocks) {
+Run EdgeStore::make_run(std::size_t capacity, TokenForm form, bool with_disk_blocks) {
   make_room(retired_, 1);
   Run run;
-  run.words = arena_.make(capacity * (block_size_ + 1));
+  run.words = arena_.make(StoredTokens::num_words(capacity * block_size_, form) + capacity);
   run.capacity = static_cast<std::uint32_t>(capacity);
   if (with_disk_blocks) run.disk_blocks = make_disk_blocks(capacity);
   return run;
@@ -133,26 +132,16 @@ void EdgeStore::add_disk_blocks(Edge& edge) const {
   if (!edge.run.disk_blocks) edge.run.disk_blocks = make_disk_blocks(edge.run.capacity);
 }
 
-// In pieces so small that memcpy does not fall back on `rep movsb`, which some processors are slow at if the addresses
-// are almost the same modulo 4096.
-void EdgeStore::copy_tokens(std::span<const TokenId> from, TokenId* to) noexcept {
-  constexpr std::size_t kPiece = 512;
-  for (; from.size() > kPiece; from = from.subspan(kPiece), to += kPiece) {
-    std::memcpy(to, from.data(), kPiece * sizeof(TokenId));
-  }
-  if (!from.empty()) std::memcpy(to, from.data(), from.size_bytes());
-}
-
-void EdgeStore::copy_to(Run& run, const Edge& edge) const noexcept {
+void EdgeStore::copy_to(Run& run, TokenForm form, const Edge& edge) const noexcept {
   CAIRN_DCHECK(run.capacity >= edge.length);
-  copy_tokens({edge.tokens.get(), edge.length * block_size_}, run.words.get());
-  std::copy_n(blocks(edge.run), edge.resident.get(), blocks(run));
+  run.tokens(form).copy_from(edge.tokens, edge.length * block_size_);
+  std::copy_n(blocks(edge), edge.resident.get(), blocks(run, form));
   if (edge.run.disk_blocks) std::copy_n(edge.run.disk_blocks.get(), edge.resident.get(), run.disk_blocks.get());
   run.written = edge.length;
 }
 
-void EdgeStore::adopt_run(Edge& edge, Run run) noexcept {
-  edge.tokens = run.words.get();
+void EdgeStore::adopt_run(Edge& edge, Run run, TokenForm form) noexcept {
+  edge.tokens = run.tokens(form);
   CAIRN_CHECK(retired_.size() < retired_.capacity());
   retired_.push_back({gate_.epoch(), std::move(edge.run.words)});
   edge.run = std::move(run);  // disk ids are read in commits only: no need to retire them
@@ -161,9 +150,10 @@ void EdgeStore::adopt_run(Edge& edge, Run run) noexcept {
 void EdgeStore::trim_run(Edge& edge) noexcept {
   if (edge.length == 0 || edge.length >= edge.run.capacity / 2) return;
   try {
-    Run run = make_run(edge.length, edge.run.disk_blocks != nullptr);
-    copy_to(run, edge);
-    adopt_run(edge, std::move(run));
+    const TokenForm form = edge.tokens.get().form();
+    Run run = make_run(edge.length, form, edge.run.disk_blocks != nullptr);
+    copy_to(run, form, edge);
+    adopt_run(edge, std::move(run), form);
   } catch (const std::bad_alloc&) {
     return;
   }

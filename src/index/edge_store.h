@@ -1,8 +1,8 @@
 // Edges of the trie and the memory they hold.
 //
-// An edge is a run of blocks: their tokens and their block ids lie contiguously, so that a lookup compares with
-// memcmp and copies with memcpy. Edges are never split: a branch hangs at a block boundary of the edge (Position), so
-// a position stays valid for as long as something is recorded there.
+// An edge is a run of blocks: their tokens and their block ids lie contiguously, so that a lookup compares and copies
+// in one go. Edges are never split: a branch hangs at a block boundary of the edge (Position), so a position stays
+// valid for as long as something is recorded there.
 //
 //      boundary 0       1       2       3       4        an edge with
 //               | blk 0 | blk 1 | blk 2 | blk 3 |          length   = 4 blocks of tokens kept
@@ -28,6 +28,7 @@
 #include "base/spin.h"
 #include "cairn/prefix_cache.h"
 #include "index/gate.h"
+#include "index/stored_tokens.h"
 #include "index/token_arena.h"
 
 namespace cairn {
@@ -73,12 +74,15 @@ enum class Turn : std::uint8_t {
   kHanded,  // it waits to be queued by the next writer that evicts
 };
 
-// Memory of one edge for `capacity` blocks: tokens, then block ids; disk ids apart, only where there are any.
+// Memory of one edge for `capacity` blocks: tokens, in a form that Edge::tokens says, then block ids; disk ids apart,
+// only where there are any.
 struct Run {
   TokenArena::Words words;
   std::unique_ptr<DiskBlockId[]> disk_blocks;
   std::uint32_t capacity = 0;
   std::uint32_t written = 0;  // blocks whose tokens readers may have seen: never written again
+
+  [[nodiscard]] StoredTokens tokens(TokenForm form) const { return {words.get(), form}; }
 };
 
 // Who may touch what: "walk" is read by walks while one writer changes it; "commit" is changed by readers in a
@@ -86,7 +90,7 @@ struct Run {
 // anybody can find the edge, and read in commits and by writers.
 struct alignas(64) Edge {
   Shared<std::uint64_t> version;                      // walk: contents << 32 | links; see BlockTrie
-  Shared<const TokenId*> tokens;                      // walk: of run; never written again where they can be seen
+  Shared<StoredTokens> tokens;                        // walk: of run; never written again where they can be seen
   Shared<std::uint64_t> parent_key = kNoPositionKey;  // walk: where it hangs; none for kTop and for free edges
   Shared<AdapterId> adapter_id;                       // walk: meaningless for kTop
   Shared<std::uint32_t> first_hash;                   // walk: hash under which it is found at its parent
@@ -113,6 +117,8 @@ struct alignas(64) Edge {
   void links_changed() noexcept { version = (version & ~kLinks) | ((version + 1) & kLinks); }
   static constexpr std::uint64_t kLinks = 0xFFFFFFFF;
 };
+static_assert(sizeof(Edge) == 128);
+static_assert(std::atomic<StoredTokens>::is_always_lock_free);
 
 // Owns the edges. An id is used again only when no reader can still be looking at the edge it stood for.
 class EdgeStore {
@@ -149,23 +155,19 @@ class EdgeStore {
   void reclaim(std::uint64_t epoch) noexcept;
   [[nodiscard]] bool has_waiting() const { return first_waiting_ != kNoEdge || !retired_.empty(); }
 
-  // Memory for `capacity` blocks. Disk ids start as kNoDiskBlock. A later adopt_run can retire what it replaces.
-  // Throws std::bad_alloc.
-  [[nodiscard]] Run make_run(std::size_t capacity, bool with_disk_blocks);
-  static void copy_tokens(std::span<const TokenId> from, TokenId* to) noexcept;
-  // Copies what `edge` keeps into `run`.
-  void copy_to(Run& run, const Edge& edge) const noexcept;
+  // Memory for `capacity` blocks, tokens kept as `form`. Disk ids start as kNoDiskBlock. A later adopt_run can retire
+  // what it replaces. Throws std::bad_alloc.
+  [[nodiscard]] Run make_run(std::size_t capacity, TokenForm form, bool with_disk_blocks);
+  // Copies what `edge` keeps into `run`, whose tokens are kept as `form`: the edge's own or the plain one.
+  void copy_to(Run& run, TokenForm form, const Edge& edge) const noexcept;
   // With the gate closed: `run`, which holds a copy of what the edge keeps, becomes its memory.
-  void adopt_run(Edge& edge, Run run) noexcept;
+  void adopt_run(Edge& edge, Run run, TokenForm form) noexcept;
   // The same: gives an edge room for disk ids, if it has none. Throws std::bad_alloc.
   void add_disk_blocks(Edge& edge) const;
   // The same: gives memory back where less than half of it is used; if no memory can be had for that, it stays.
   void trim_run(Edge& edge) noexcept;
 
-  [[nodiscard]] std::span<const TokenId> block_tokens(const Edge& edge, std::size_t block) const {
-    return {edge.tokens + block * block_size_, block_size_};
-  }
-  [[nodiscard]] BlockId* blocks(const Run& run) const { return run.words.get() + run.capacity * block_size_; }
+  [[nodiscard]] BlockId* blocks(const Edge& edge) const { return blocks(edge.run, edge.tokens.get().form()); }
 
  private:
   static constexpr std::size_t kChunk = 1024;
@@ -175,6 +177,10 @@ class EdgeStore {
     std::uint64_t epoch;
     TokenArena::Words words;
   };
+
+  [[nodiscard]] BlockId* blocks(const Run& run, TokenForm form) const {
+    return run.words.get() + StoredTokens::num_words(run.capacity * block_size_, form);
+  }
 
   const std::size_t block_size_;
   Gate& gate_;

@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <set>
 #include <string>
+#include <vector>
 
 #include "index/block_trie.h"
 #include "index/snapshot_table.h"
@@ -20,6 +21,7 @@ std::string BlockTrie::validate(const Gate::Closed&, const AnchorCounts& snapsho
   AnchorCounts children;                    // cached child edges, by Position::key
   AnchorCounts anchors = snapshot_anchors;  // by Position::key
   IdMap<std::uint32_t> hanging;             // by edge
+  std::vector<TokenId> first_block(block_size());
 
   for (EdgeId id = 0; id < edges_.id_limit(); ++id) {
     const Edge& edge = edges_[id];
@@ -51,9 +53,12 @@ std::string BlockTrie::validate(const Gate::Closed&, const AnchorCounts& snapsho
     if (edge.resident > 0 && at.boundary > parent.resident) return edge_says(id, "cached below a gap");
     if (edge.start != depth(at)) return edge_says(id, "wrong depth");
     if (edge.length == 0) return edge_says(id, "without tokens");
-    if (find_child(at, edge.adapter_id, edge.tokens).edge != id) return edge_says(id, "is not found at its parent");
+    edge.tokens.get().read(0, first_block);
+    if (find_child(at, edge.adapter_id, first_block.data()).edge != id) {
+      return edge_says(id, "is not found at its parent");
+    }
     if (at.boundary < parent.length &&
-        std::ranges::equal(edges_.block_tokens(parent, at.boundary), edges_.block_tokens(edge, 0))) {
+        parent.tokens.get().matching(at.boundary * block_size(), first_block.data(), block_size()) == block_size()) {
       return edge_says(id, "repeats a block of its parent");
     }
     ++anchors[at.key()];

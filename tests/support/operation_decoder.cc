@@ -33,6 +33,7 @@ constexpr std::array<KindInfo, kKinds> kKindInfo = {{
 
 constexpr std::array<std::size_t, 8> kBlockSizes = {1, 2, 3, 4, 16, 1, 2, 4};
 constexpr std::array<TokenId, 4> kTokens = {0, 1, 2, 0xFFFFFFFF};
+constexpr std::array<TokenId, 4> kWideTokens = {0, 1, 0x00800000, 0x80000000};
 constexpr std::array<AdapterId, 8> kAdapters = {0, 0, 0, 0, 1, 1, 0xFFFFFFFFFFFFFFFF, 0xFFFFFFFFFFFFFFFF};
 constexpr std::array<SessionHash, 4> kSessions = {0, 1, 2, 0xFFFFFFFFFFFFFFFF};
 constexpr std::size_t kKnownSequencesMax = 16;
@@ -78,6 +79,10 @@ Program decode_program(std::span<const std::uint8_t> bytes) {
   Program program;
   ProgramSettings& settings = program.settings;
   settings.block_size = kBlockSizes[header[0] % kBlockSizes.size()];
+  if (settings.block_size == 16) {
+    settings.wide_tokens = header[6] % 4 != 0;
+    if (header[6] % 4 == 3) settings.block_size = 32;
+  }
   settings.tokens_max = std::max<std::size_t>(24, settings.block_size * (settings.block_size > 4 ? 8 : 14));
   settings.share_snapshots_across_sessions = (header[1] & 1) != 0;
   settings.disk_ids = static_cast<DiskIds>(header[1] / 2 % 4);
@@ -140,10 +145,14 @@ std::vector<TokenId> PromptBook::continue_from(std::vector<TokenId> start, const
 }
 
 void PromptBook::append_runs(std::vector<TokenId>& tokens, const Operation& operation) const {
+  const auto& values = settings_.wide_tokens ? kWideTokens : kTokens;
   for (const std::uint8_t run : {operation.run_a, operation.run_b}) {
-    std::size_t length = (run / kTokens.size()) % (2 * settings_.block_size + 3);
+    std::size_t length = (run / values.size()) % (2 * settings_.block_size + 3);
     length = std::min(length, settings_.tokens_max - std::min(settings_.tokens_max, tokens.size()));
-    tokens.insert(tokens.end(), length, kTokens[run % kTokens.size()]);
+    // Often half a group of tokens as they are kept packed: what a token has too much can hide behind the one 8
+    // further.
+    if (settings_.wide_tokens && length % 2 == 1) length = std::min<std::size_t>(length, 8);
+    tokens.insert(tokens.end(), length, values[run % values.size()]);
   }
 }
 

@@ -71,6 +71,7 @@ enum class DiskIds : std::uint8_t { kNone, kAll, kSome, kMixed };
 struct ProgramSettings {
   std::size_t block_size = 1;
   std::size_t tokens_max = 24;  // prompts are cut off here
+  bool wide_tokens = false;     // some from 2^24 on, which the tree keeps in another way
   bool share_snapshots_across_sessions = false;
   DiskIds disk_ids = DiskIds::kNone;
   TierKey first_tier_key = 1;
