@@ -61,7 +61,7 @@ ManagerCore::~ManagerCore() {
     }
     while (const auto slot = tree_.evict_snapshot_lru()) free_slot(*slot);
   } catch (const std::bad_alloc&) {
-    // The pools keep what is left as used: they say so, and nothing is handed out twice.
+    return;  // the pools keep what is left as used: they say so, and nothing is handed out twice
   }
 }
 

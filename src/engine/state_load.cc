@@ -43,12 +43,12 @@ int StateLoad::event_fd() {
 }
 
 // Neither can fail: the count is 0 or 1, and nobody else writes it.
-void StateLoad::signal() noexcept {
+void StateLoad::signal() const noexcept {
   const std::uint64_t one = 1;
   if (event_fd_ >= 0) CAIRN_CHECK(::write(event_fd_, &one, sizeof one) == sizeof one);
 }
 
-void StateLoad::unsignal() noexcept {
+void StateLoad::unsignal() const noexcept {
   std::uint64_t count = 0;
   if (event_fd_ < 0) return;
   const auto read = ::read(event_fd_, &count, sizeof count);

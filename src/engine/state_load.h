@@ -26,8 +26,8 @@ class StateLoad {
   [[nodiscard]] int event_fd();
 
  private:
-  void signal() noexcept CAIRN_REQUIRES(mutex_);
-  void unsignal() noexcept CAIRN_REQUIRES(mutex_);
+  void signal() const noexcept CAIRN_REQUIRES(mutex_);
+  void unsignal() const noexcept CAIRN_REQUIRES(mutex_);
 
   mutable Mutex mutex_;
   std::size_t under_way_ CAIRN_GUARDED_BY(mutex_) = 0;
