@@ -11,18 +11,18 @@ namespace {
 class ThreadNumber {
  public:
   ThreadNumber() noexcept {
-    for (std::size_t i = 0; i < taken_.size(); ++i) {
-      std::uint64_t taken = taken_[i].load(std::memory_order_relaxed);  // nothing else depends on the numbers
-      while (~taken != 0) {
-        const std::uint64_t lowest = ~taken & (taken + 1);
-        if (!taken_[i].compare_exchange_weak(taken, taken | lowest, std::memory_order_relaxed)) continue;
-        value_ = i * kBits + static_cast<std::size_t>(std::countr_one(taken));
+    for (std::size_t i = 0; i < taken.size(); ++i) {
+      std::uint64_t seen = taken[i].load(std::memory_order_relaxed);  // nothing else depends on the numbers
+      while (~seen != 0) {
+        const std::uint64_t lowest = ~seen & (seen + 1);
+        if (!taken[i].compare_exchange_weak(seen, seen | lowest, std::memory_order_relaxed)) continue;
+        value_ = i * kBits + static_cast<std::size_t>(std::countr_one(seen));
         bit_ = lowest;
         return;
       }
     }
   }
-  ~ThreadNumber() { taken_[value_ / kBits].fetch_sub(bit_, std::memory_order_relaxed); }
+  ~ThreadNumber() { taken[value_ / kBits].fetch_sub(bit_, std::memory_order_relaxed); }
   ThreadNumber(const ThreadNumber&) = delete;
   ThreadNumber& operator=(const ThreadNumber&) = delete;
 
@@ -30,7 +30,7 @@ class ThreadNumber {
 
  private:
   static constexpr std::size_t kBits = 64;
-  inline static std::array<std::atomic<std::uint64_t>, 2> taken_{};
+  inline static std::array<std::atomic<std::uint64_t>, 2> taken{};
   std::size_t value_ = 0;
   std::uint64_t bit_ = 0;  // none if there was none left: then 0 is shared
 };

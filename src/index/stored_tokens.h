@@ -28,7 +28,7 @@ class StoredTokens {
   static constexpr std::size_t kGroup = 16;
 
   StoredTokens() = default;
-  // At least num_words() of them.
+  // At least num_words() of them. NOLINTNEXTLINE(readability-non-const-parameter): they are written through this
   StoredTokens(std::uint32_t* words, TokenForm form)
       : tagged_(reinterpret_cast<std::uintptr_t>(words) | static_cast<std::uintptr_t>(form)) {}
 
@@ -64,6 +64,7 @@ class StoredTokens {
   static_assert(alignof(std::uint32_t) >= 2);  // so the lowest bit of an address is free
 
   [[nodiscard]] std::uint32_t* words() const noexcept {
+    // NOLINTNEXTLINE(performance-no-int-to-ptr): pointer and form are loaded and stored as one
     return reinterpret_cast<std::uint32_t*>(tagged_ & ~std::uintptr_t{1});
   }
   // Where that of the token `from` begins.
