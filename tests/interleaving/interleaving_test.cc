@@ -508,6 +508,25 @@ TEST_F(InterleavingTest, FindSnapshotAndItsEviction) {
            }});
 }
 
+// The snapshot that it returns says that the lookup came after the other's, so its stamp has to be the newer one.
+TEST_F(InterleavingTest, LookupWhoseSnapshotWasPutAfterAnotherLookup) {
+  explore(
+      [](Callers& callers) {
+        callers.back()->publish("a");
+        callers.back()->publish("b");
+      },
+      {[](Caller& caller) {
+         caller.lookup("a");
+         caller.release(0);
+         caller.evict(1);
+       },
+       [](Caller& caller) {
+         caller.lookup("b");
+         caller.release(0);
+         caller.put(CallKind::kPutPlain, "a");
+       }});
+}
+
 TEST_F(InterleavingTest, LookupsThatStampOneSnapshot) {
   explore(
       [](Callers& callers) {
