@@ -4,9 +4,10 @@
 #include <string>
 #include <utility>
 
+#include "base/refuse.h"
 #include "engine/lease_body.h"
 #include "engine/manager_core.h"
-#include "engine/refuse.h"
+#include "engine/real_tokens.h"
 
 namespace cairn {
 namespace {

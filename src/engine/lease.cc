@@ -3,8 +3,8 @@
 
 #include <utility>
 
+#include "base/refuse.h"
 #include "engine/lease_body.h"
-#include "engine/refuse.h"
 
 namespace cairn {
 
@@ -81,7 +81,7 @@ void Lease::writes(StepId step, std::size_t from, std::size_t to) {
 }
 std::size_t Lease::reserve(std::size_t tokens) {
   const std::size_t missing = body().reserve(tokens);
-  if (missing > 0) body().count_refused_reserve();
+  if (missing > 0) body().counts().refused_reserves.add(1);
   return missing;
 }
 void Lease::append(std::span<const TokenId> tokens) {

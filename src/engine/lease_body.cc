@@ -1,13 +1,14 @@
 #include "engine/lease_body.h"
 
 #include <algorithm>
-#include <stdexcept>
+#include <new>
 #include <string>
 #include <utility>
 
 #include "base/check.h"
 #include "base/containers.h"
-#include "engine/refuse.h"
+#include "base/refuse.h"
+#include "engine/real_tokens.h"
 
 namespace cairn {
 
@@ -15,8 +16,7 @@ Lease::Body::Body(std::shared_ptr<ManagerCore> core) : core_(std::move(core)), e
   core_->counts().live_leases.add(1);
 }
 
-Lease::Body::Body(const Body& parent, std::vector<BlockId> table)
-    : core_(parent.core_), table_(std::move(table)), era_(parent.era_) {
+Lease::Body::Body(const Body* parent) : core_(parent->core_), era_(parent->era_) {
   core_->eras().enter_again(era_);
   core_->counts().live_leases.add(1);
 }
@@ -75,7 +75,6 @@ void Lease::Body::begin(std::span<const TokenId> prompt) {
   prompt_ = accepted_ = prompt.size();
   first_ = fixed_ = written_ = begun_ = core.has_snapshots() ? restore_tokens_ : handle_.tokens();
   if (core.has_blocks()) {
-    cached_ = first_;
     // State lies below the match: blocks from the state on will be computed again, so they must be our own.
     const std::size_t shared = first_ / core.block_size();
     const std::size_t partly = first_ % core.block_size();
@@ -472,14 +471,13 @@ Lease::Forked Lease::Body::fork() {
   const std::size_t partly = core.has_blocks() ? written_ % block_size : 0;
   const std::size_t held_by_handle = core.has_blocks() ? published() / block_size : 0;
 
-  auto child = std::make_unique<Body>(*this, std::vector<BlockId>());
+  auto child = std::make_unique<Body>(this);
   // The child's ~Body gives back what it has by then; so each line leaves it consistent.
   child->tokens_ = tokens_;
   child->tokens_start_ = tokens_start_;
   child->prompt_ = prompt_;
   child->accepted_ = accepted_;
   child->first_ = child->fixed_ = child->written_ = child->begun_ = written_;
-  child->cached_ = core.has_blocks() ? written_ : 0;
   child->names_.media.reserve(names_.media.size());
   for (const TokenId token : names_.media) {
     core.media().use_again(token);

@@ -38,7 +38,7 @@ class Lease::Body final : public Parkable {
   // Enters the present era, so that lookups made for it are covered.
   explicit Body(std::shared_ptr<ManagerCore> core);
   // A second sequence beside `parent`, in its era, of the same names.
-  Body(const Body& parent, std::vector<BlockId> table);
+  explicit Body(const Body* parent);
   // Gives everything back. No step of it is in flight.
   ~Body();
   Body(const Body&) = delete;
@@ -50,7 +50,7 @@ class Lease::Body final : public Parkable {
   // ---- As Lease ----
 
   [[nodiscard]] std::span<const BlockId> table() const { return table_; }
-  [[nodiscard]] std::size_t cached() const { return cached_; }
+  [[nodiscard]] std::size_t cached() const { return core_->has_blocks() ? first_ : 0; }
   [[nodiscard]] std::size_t first() const { return first_; }
   [[nodiscard]] std::size_t prompt() const { return prompt_; }
   [[nodiscard]] std::size_t accepted() const { return accepted_; }
@@ -80,7 +80,6 @@ class Lease::Body final : public Parkable {
   void cancel_capture(SnapshotId slot);
   [[nodiscard]] Forked fork();
   [[nodiscard]] ManagerCounts& counts() { return core_->counts(); }
-  void count_refused_reserve() { core_->counts().refused_reserves.add(1); }
   // Publishes all that can be.
   void publish_rest();
 
@@ -152,7 +151,6 @@ class Lease::Body final : public Parkable {
   std::size_t tokens_start_ = 0;  // what comes before is not needed any more
   std::vector<TokenId> tokens_;
   std::size_t prompt_ = 0;
-  std::size_t cached_ = 0;
   std::size_t first_ = 0;
   std::size_t accepted_ = 0;
   std::size_t written_ = 0;

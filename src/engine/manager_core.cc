@@ -2,11 +2,12 @@
 
 #include <algorithm>
 #include <limits>
-#include <random>
+#include <new>
 #include <utility>
 
+#include "base/hash_seed.h"
+#include "base/refuse.h"
 #include "engine/lease_body.h"
-#include "engine/refuse.h"
 
 namespace cairn {
 namespace {
@@ -28,13 +29,6 @@ CacheManagerOptions checked(CacheManagerOptions options) {
   return options;
 }
 
-// Callers choose names: a hash that they know would let them choose names that collide.
-std::uint64_t table_seed(const CacheManagerOptions& options) {
-  if (options.hash_seed != 0) return options.hash_seed;
-  std::random_device device;
-  return std::uint64_t{device()} << 32 | device();
-}
-
 }  // namespace
 
 ManagerCore::ManagerCore(CacheManagerOptions options)
@@ -43,11 +37,11 @@ ManagerCore::ManagerCore(CacheManagerOptions options)
              .share_snapshots_across_sessions = options_.share_snapshots_across_sessions,
              .hash_seed = options_.hash_seed}),
       adapters_({.first_id = 1, .last_id = std::numeric_limits<AdapterId>::max(), .idle_max = options_.adapters_max},
-                table_seed(options_)),
+                choose_hash_seed(options_.hash_seed)),
       media_({.first_id = kFirstContentToken,
               .last_id = std::numeric_limits<TokenId>::max(),
               .idle_max = options_.media_max},
-             table_seed(options_)),
+             choose_hash_seed(options_.hash_seed)),
       branch_sights_(has_blocks() && has_snapshots() ? options_.blocks->total_blocks() : 0) {}
 
 ManagerCore::~ManagerCore() {

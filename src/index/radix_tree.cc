@@ -3,19 +3,15 @@
 
 #include <algorithm>
 #include <atomic>
-#include <random>
-#include <stdexcept>
 #include <string>
 #include <utility>
 
+#include "base/hash_seed.h"
+#include "base/refuse.h"
 #include "index/index.h"
 
 namespace cairn {
 namespace {
-
-[[noreturn]] void refuse(const std::string& argument, const std::string& rule) {
-  throw std::invalid_argument("cairn: " + argument + ": " + rule);
-}
 
 void check_matched_tokens(std::size_t matched_tokens, std::size_t num_tokens) {
   if (matched_tokens <= num_tokens) return;
@@ -31,12 +27,6 @@ void check_disk_block_ids(std::size_t num_disk_blocks, std::size_t num_blocks) {
 
 void check_snapshot_tokens(std::span<const TokenId> tokens) {
   if (tokens.empty()) refuse("tokens", "a snapshot needs at least one token");
-}
-
-std::uint64_t choose_hash_seed(std::uint64_t wanted) {
-  if (wanted != 0) return wanted;
-  std::random_device device;
-  return std::uint64_t{device()} << 32 | device();
 }
 
 std::uint64_t next_tree_id() {

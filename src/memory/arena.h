@@ -10,7 +10,7 @@
 #include <string>
 #include <utility>
 
-#include "memory/refusals.h"
+#include "base/refuse.h"
 
 namespace cairn {
 
@@ -22,8 +22,8 @@ class Arena {
   Arena(std::shared_ptr<Device> device, std::size_t count, std::size_t piece_bytes, const char* argument)
       : device_(device ? std::move(device) : std::shared_ptr(HostDevice::shared())), piece_bytes_(piece_bytes) {
     if (piece_bytes > std::numeric_limits<std::size_t>::max() / count) {
-      throw_invalid(argument, std::to_string(count) + " times " + std::to_string(piece_bytes) +
-                                  " bytes are more than can be addressed");
+      refuse(argument, std::to_string(count) + " times " + std::to_string(piece_bytes) +
+                           " bytes are more than can be addressed");
     }
     bytes_ = count * piece_bytes;
     memory_ = device_->allocate(bytes_);

@@ -4,6 +4,7 @@
 #include <optional>
 #include <utility>
 
+#include "base/refuse.h"
 #include "memory/arena.h"
 #include "memory/counted_ids.h"
 #include "memory/refusals.h"
@@ -21,7 +22,7 @@ class BlockPool::Impl {
   }
 
   [[nodiscard]] const Arena& arena() const {
-    if (!bytes) throw_invalid("block_bytes", "is 0: this pool has ids only");
+    if (!bytes) refuse("block_bytes", "is 0: this pool has ids only");
     return *bytes;
   }
 
@@ -73,7 +74,7 @@ std::string BlockPool::validate() const {
 std::byte* BlockPool::data(BlockId block) const {
   const Arena& arena = impl_->arena();
   if (block >= total_blocks()) {
-    throw_invalid("block", std::to_string(block) + " is not below " + std::to_string(total_blocks()));
+    refuse("block", std::to_string(block) + " is not below " + std::to_string(total_blocks()));
   }
   return arena.piece(block);
 }

@@ -2,6 +2,7 @@
 
 #include "base/check.h"
 #include "base/containers.h"
+#include "base/refuse.h"
 
 namespace cairn {
 namespace {
@@ -9,7 +10,7 @@ namespace {
 std::size_t checked_count(std::size_t count) {
   constexpr std::size_t kCountMax = std::numeric_limits<std::uint32_t>::max();
   if (count == 0 || count > kCountMax) {
-    throw_invalid("blocks", std::to_string(count) + " is not between 1 and " + std::to_string(kCountMax));
+    refuse("blocks", std::to_string(count) + " is not between 1 and " + std::to_string(kCountMax));
   }
   return count;
 }

@@ -1,12 +1,8 @@
 #include "memory/refusals.h"
 
-#include <stdexcept>
+#include <string>
 
 namespace cairn {
-
-void throw_invalid(const std::string& argument, const std::string& rule) {
-  throw std::invalid_argument("cairn: " + argument + ": " + rule);
-}
 
 PoolErrors Refusals::report(const char* unit) const {
   PoolErrors errors{.unknown_ids = unknown_ids_,

@@ -1,15 +1,12 @@
-// How pools answer callers that break a rule: by an exception where a call may throw, else by a count.
+// How pools answer callers that break a rule where a call must not throw: by a count.
 #ifndef CAIRN_MEMORY_REFUSALS_H_
 #define CAIRN_MEMORY_REFUSALS_H_
 
 #include <cairn/block_pool.h>
 
 #include <cstdint>
-#include <string>
 
 namespace cairn {
-
-[[noreturn]] void throw_invalid(const std::string& argument, const std::string& rule);
 
 // What a pool has refused. A plain value: noting one allocates nothing, so calls that must not fail can do it; it
 // becomes words when somebody asks. Guarded by its pool's lock.

@@ -13,6 +13,7 @@
 
 #include "base/check.h"
 #include "base/mutex.h"
+#include "base/refuse.h"
 #include "memory/arena.h"
 #include "memory/refusals.h"
 
@@ -20,11 +21,11 @@ namespace cairn {
 namespace {
 
 SnapshotPoolOptions checked(SnapshotPoolOptions options) {
-  if (options.slots == 0) throw_invalid("slots", "must not be 0");
-  if (options.shards == 0) throw_invalid("shards", "must not be 0");
+  if (options.slots == 0) refuse("slots", "must not be 0");
+  if (options.shards == 0) refuse("shards", "must not be 0");
   if (options.slot_bytes == 0 || options.slot_bytes % options.shards != 0) {
-    throw_invalid("slot_bytes", std::to_string(options.slot_bytes) + " is not a multiple, above 0, of the " +
-                                    std::to_string(options.shards) + " shards");
+    refuse("slot_bytes", std::to_string(options.slot_bytes) + " is not a multiple, above 0, of the " +
+                             std::to_string(options.shards) + " shards");
   }
   return options;
 }
@@ -183,7 +184,7 @@ void SnapshotPool::Impl::free_if_doomed_and_idle(SnapshotId slot) noexcept {
 void SnapshotPool::Impl::begin_write(SnapshotId slot) {
   const MutexLock lock(mutex_);
   if (slots_[slot].state != SlotState::kFilling) {
-    throw_invalid("slot", std::to_string(slot) + " is not being filled");
+    refuse("slot", std::to_string(slot) + " is not being filled");
   }
   ++slots_[slot].copies;
 }
@@ -192,7 +193,7 @@ void SnapshotPool::Impl::begin_copy_out(SnapshotId slot) {
   const MutexLock lock(mutex_);
   const bool held = slots_[slot].state == SlotState::kDoomed && slots_[slot].readers > 0;
   if (slots_[slot].state != SlotState::kResident && !held) {
-    throw_invalid("slot", std::to_string(slot) + " is neither resident nor held by a reader");
+    refuse("slot", std::to_string(slot) + " is neither resident nor held by a reader");
   }
   ++slots_[slot].copies;
 }
@@ -215,17 +216,17 @@ CopyDone SnapshotPool::Impl::ending_copy(std::shared_ptr<Impl> impl, SnapshotId 
 
 std::byte* SnapshotPool::Impl::data(SnapshotId slot, std::size_t shard) const {
   if (slot >= num_slots) {
-    throw_invalid("slot", std::to_string(slot) + " is not below " + std::to_string(num_slots));
+    refuse("slot", std::to_string(slot) + " is not below " + std::to_string(num_slots));
   }
-  if (shard >= shards) throw_invalid("shard", std::to_string(shard) + " is not below " + std::to_string(shards));
+  if (shard >= shards) refuse("shard", std::to_string(shard) + " is not below " + std::to_string(shards));
   return arena_.piece(slot) + shard * shard_bytes;
 }
 
 void SnapshotPool::Impl::check_bytes(std::size_t bytes, const CopyDone& done) const {
   if (bytes != shard_bytes) {
-    throw_invalid("bytes", std::to_string(bytes) + " are given; a shard has " + std::to_string(shard_bytes));
+    refuse("bytes", std::to_string(bytes) + " are given; a shard has " + std::to_string(shard_bytes));
   }
-  if (!done) throw_invalid("done", "must not be empty");
+  if (!done) refuse("done", "must not be empty");
 }
 
 // ---- Watching ----

@@ -1,20 +1,16 @@
-// How the engine layer refuses what a caller could have known to be wrong.
-#ifndef CAIRN_ENGINE_REFUSE_H_
-#define CAIRN_ENGINE_REFUSE_H_
+// Tokens that a caller may give: those that are not ours.
+#ifndef CAIRN_ENGINE_REAL_TOKENS_H_
+#define CAIRN_ENGINE_REAL_TOKENS_H_
 
 #include <algorithm>
 #include <span>
-#include <stdexcept>
 #include <string>
 
+#include "base/refuse.h"
 #include "cairn/prefix_cache.h"
 #include "engine/names.h"
 
 namespace cairn {
-
-[[noreturn]] inline void refuse(const std::string& what, const std::string& rule) {
-  throw std::invalid_argument("cairn: " + what + ": " + rule);
-}
 
 inline void check_real_tokens(std::span<const TokenId> tokens) {
   // Each admission does this with its whole prompt: four quarters at once, so that no step waits for the one before
@@ -37,4 +33,4 @@ inline void check_real_tokens(std::span<const TokenId> tokens) {
 
 }  // namespace cairn
 
-#endif  // CAIRN_ENGINE_REFUSE_H_
+#endif  // CAIRN_ENGINE_REAL_TOKENS_H_
