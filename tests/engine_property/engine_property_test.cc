@@ -16,7 +16,6 @@
 
 #include <algorithm>
 #include <array>
-#include <csignal>
 #include <cstdint>
 #include <cstdlib>
 #include <exception>
@@ -32,54 +31,31 @@
 #include "engine_property/engine_program.h"
 #include "engine_property/run_program.h"
 #include "engine_property/shared_engine.h"
+#include "support/environment.h"
 #include "support/operation_decoder.h"
+#include "support/sanitizers.h"
+#include "support/seed_on_crash.h"
 #include "support/shrink.h"
 
 namespace cairn::testing {
 namespace {
 
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-#define CAIRN_TEST_SANITIZED 1
-#elif defined(__has_feature)
-#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
-#define CAIRN_TEST_SANITIZED 1
-#endif
-#endif
-
-#if defined(CAIRN_TEST_CONSTANT_HASH) || defined(CAIRN_TEST_SANITIZED)
-constexpr std::size_t kDefaultOperations = 250'000;
+#if defined(CAIRN_TEST_CONSTANT_HASH)
+constexpr bool kSlow = true;
 #else
-constexpr std::size_t kDefaultOperations = 4'000'000;
+constexpr bool kSlow = kSanitized;
 #endif
+constexpr std::size_t kDefaultOperations = kSlow ? 250'000 : 4'000'000;
 constexpr std::size_t kShards = 4;
 constexpr std::array<std::size_t, 4> kOperationsInProgram = {40, 120, 300, 900};
 constexpr std::size_t kShrinkAttemptsMax = 20'000;
 
-const char* environment(const char* name) {
-  const char* value = std::getenv(name);
-  return value != nullptr && *value != '\0' ? value : nullptr;
-}
-
-bool is_set(const char* name, char to) {
-  const char* value = environment(name);
-  return value != nullptr && *value == to;
-}
-
 std::size_t operations_wanted() {
-  const char* wanted = environment("CAIRN_ENGINE_OPERATIONS");
-  return wanted != nullptr ? std::stoull(wanted) : kDefaultOperations;
+  return environment_number("CAIRN_ENGINE_OPERATIONS", kDefaultOperations);
 }
 
 std::vector<std::uint8_t> program_of_seed(std::uint64_t seed) {
   return random_program_bytes(seed, kOperationsInProgram[seed / kShards % kOperationsInProgram.size()]);
-}
-
-std::vector<std::uint8_t> from_hex(const std::string& hex) {
-  std::vector<std::uint8_t> bytes;
-  for (std::size_t i = 0; i + 1 < hex.size(); i += 2) {
-    bytes.push_back(static_cast<std::uint8_t>(std::stoul(hex.substr(i, 2), nullptr, 16)));
-  }
-  return bytes;
 }
 
 // ---- Failures ----
@@ -114,38 +90,6 @@ std::string explain_smaller(std::vector<std::uint8_t> bytes, std::size_t operati
          "\nReplay it with CAIRN_ENGINE_TRACE=1 CAIRN_ENGINE_HEX=" + to_hex(smaller);
 }
 
-// A crash has no time to say more than the seed.
-std::array<char, 96> g_message;
-volatile std::sig_atomic_t g_message_size = 0;
-
-void print_seed_and_die(int signal) {
-  static_cast<void>(!write(STDERR_FILENO, g_message.data(), static_cast<std::size_t>(g_message_size)));
-  std::signal(signal, SIG_DFL);
-  std::raise(signal);
-}
-
-void note_seed(std::uint64_t seed) {
-  const std::string message = "\nreplay with CAIRN_ENGINE_SHRINK=1 CAIRN_ENGINE_SEED=" + std::to_string(seed) + "\n";
-  g_message_size = 0;
-  const std::size_t size = std::min(message.size(), g_message.size());
-  std::copy_n(message.begin(), size, g_message.begin());
-  g_message_size = static_cast<std::sig_atomic_t>(size);
-}
-
-class SeedOnCrash {
- public:
-  SeedOnCrash() { set(print_seed_and_die); }
-  SeedOnCrash(const SeedOnCrash&) = delete;
-  SeedOnCrash& operator=(const SeedOnCrash&) = delete;
-  ~SeedOnCrash() { set(SIG_DFL); }
-
- private:
-  static void set(void (*handler)(int)) {
-    std::signal(SIGABRT, handler);
-    std::signal(SIGSEGV, handler);
-  }
-};
-
 // ---- The tests ----
 
 // The one program that the environment names, or none.
@@ -179,8 +123,7 @@ TEST_P(EngineProperty, NeverHandsOutAWrongByteAndGivesEverythingBack) {
     const auto bytes = program_of_seed(seed);
     EngineReport report;
     {
-      note_seed(seed);
-      const SeedOnCrash on_crash;
+      const SeedOnCrash on_crash("CAIRN_ENGINE", seed);
       report = run_engine_program(decode_engine_program(bytes));
     }
     if (!report.failure.empty()) {

@@ -5,7 +5,6 @@
 #include <array>
 #include <atomic>
 #include <cstdint>
-#include <cstdlib>
 #include <exception>
 #include <iostream>
 #include <memory>
@@ -17,24 +16,19 @@
 #include "engine_property/engine_program.h"
 #include "engine_property/run_program.h"
 #include "engine_property/shared_engine.h"
+#include "support/environment.h"
 #include "support/operation_decoder.h"
+#include "support/sanitizers.h"
 
 namespace cairn::testing {
 namespace {
 
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-#define CAIRN_TEST_SANITIZED 1
-#elif defined(__has_feature)
-#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
-#define CAIRN_TEST_SANITIZED 1
-#endif
-#endif
-
-#if defined(CAIRN_TEST_CONSTANT_HASH) || defined(CAIRN_TEST_SANITIZED)
-constexpr std::uint64_t kPrograms = 300;
+#if defined(CAIRN_TEST_CONSTANT_HASH)
+constexpr bool kSlow = true;
 #else
-constexpr std::uint64_t kPrograms = 2000;
+constexpr bool kSlow = kSanitized;
 #endif
+constexpr std::uint64_t kPrograms = kSlow ? 300 : 2000;
 constexpr std::size_t kThreads = 3;
 constexpr std::size_t kOperationsOfThread = 300;
 
@@ -135,7 +129,7 @@ class Crew {
 };
 
 TEST(EngineThreads, NeverGetAWrongByteAndGiveEverythingBack) {
-  const char* const only = std::getenv("CAIRN_ENGINE_THREADS_SEED");
+  const char* const only = environment("CAIRN_ENGINE_THREADS_SEED");
   const std::uint64_t first = only != nullptr ? std::stoull(only) : 0;
   const std::uint64_t last = only != nullptr ? first + 1 : kPrograms;
   EngineReport total;

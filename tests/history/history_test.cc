@@ -10,7 +10,6 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
-#include <cstdlib>
 #include <iostream>
 #include <memory>
 #include <string>
@@ -19,26 +18,13 @@
 
 #include "history/crew.h"
 #include "history/play.h"
+#include "support/environment.h"
+#include "support/sanitizers.h"
 
 namespace cairn::testing {
 namespace {
 
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-constexpr std::uint64_t kDefaultCount = 600;
-#elif defined(__has_feature)
-#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
-constexpr std::uint64_t kDefaultCount = 600;
-#else
-constexpr std::uint64_t kDefaultCount = 4'000;
-#endif
-#else
-constexpr std::uint64_t kDefaultCount = 4'000;
-#endif
-
-std::uint64_t environment_number(const char* name, std::uint64_t otherwise) {
-  const char* value = std::getenv(name);
-  return value != nullptr && *value != '\0' ? std::stoull(value) : otherwise;
-}
+constexpr std::uint64_t kDefaultCount = kSanitized ? 600 : 4'000;
 
 // So that the threads don't meet at the same points each time.
 class Jitter {

@@ -7,27 +7,17 @@
 #define CAIRN_TESTS_INTERLEAVING_PREEMPTIONS_H_
 
 #include <cstddef>
-#include <cstdlib>
-#include <string>
+
+#include "support/environment.h"
+#include "support/sanitizers.h"
 
 namespace cairn::testing {
 
 // Memory that is freed while a reader looks at it takes one preemption: the reader's.
-#if defined(__SANITIZE_ADDRESS__)
-inline constexpr std::size_t kDefaultPreemptions = 1;
-#elif defined(__has_feature)
-#if __has_feature(address_sanitizer)
-inline constexpr std::size_t kDefaultPreemptions = 1;
-#else
-inline constexpr std::size_t kDefaultPreemptions = 2;
-#endif
-#else
-inline constexpr std::size_t kDefaultPreemptions = 2;
-#endif
+inline constexpr std::size_t kDefaultPreemptions = kAddressSanitizer ? 1 : 2;
 
 inline std::size_t preemptions_max() {
-  const char* wanted = std::getenv("CAIRN_INTERLEAVING_PREEMPTIONS");
-  return wanted != nullptr && *wanted != '\0' ? std::stoul(wanted) : kDefaultPreemptions;
+  return environment_number("CAIRN_INTERLEAVING_PREEMPTIONS", kDefaultPreemptions);
 }
 
 }  // namespace cairn::testing

@@ -7,7 +7,6 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
-#include <cstdlib>
 #include <functional>
 #include <iostream>
 #include <memory>
@@ -16,14 +15,10 @@
 
 #include "history/play.h"
 #include "interleaving/virtual_threads.h"
+#include "support/environment.h"
 
 namespace cairn::testing {
 namespace {
-
-std::uint64_t environment_number(const char* name, std::uint64_t otherwise) {
-  const char* value = std::getenv(name);
-  return value != nullptr && *value != '\0' ? std::stoull(value) : otherwise;
-}
 
 class ScheduledHistoryTest : public ::testing::TestWithParam<Mix> {};
 

@@ -18,21 +18,12 @@
 
 #include "stress/shared_pools.h"
 #include "support/operation_decoder.h"
+#include "support/sanitizers.h"
 
 namespace cairn::testing {
 namespace {
 
-#if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
-constexpr std::size_t kOperations = 24'000;
-#elif defined(__has_feature)
-#if __has_feature(thread_sanitizer) || __has_feature(address_sanitizer)
-constexpr std::size_t kOperations = 24'000;
-#else
-constexpr std::size_t kOperations = 150'000;
-#endif
-#else
-constexpr std::size_t kOperations = 150'000;
-#endif
+constexpr std::size_t kOperations = kSanitized ? 24'000 : 150'000;
 constexpr std::size_t kRounds = 24;  // each on a new index: growing tables are part of what is tested
 constexpr std::size_t kThreads = 4;
 constexpr std::size_t kCallersMax = 4;

@@ -123,6 +123,14 @@ std::string to_hex(std::span<const std::uint8_t> bytes) {
   return hex;
 }
 
+std::vector<std::uint8_t> from_hex(const std::string& hex) {
+  std::vector<std::uint8_t> bytes;
+  for (std::size_t i = 0; i + 1 < hex.size(); i += 2) {
+    bytes.push_back(static_cast<std::uint8_t>(std::stoul(hex.substr(i, 2), nullptr, 16)));
+  }
+  return bytes;
+}
+
 std::size_t scale_cut(std::uint8_t cut, std::size_t size) {
   if (cut < 86) return size;
   return (cut - std::size_t{86}) * (size + 1) / 170;

@@ -90,6 +90,7 @@ Program decode_program(std::span<const std::uint8_t> bytes);
 std::vector<std::uint8_t> random_program_bytes(std::uint64_t seed, std::size_t operations);
 
 std::string to_hex(std::span<const std::uint8_t> bytes);
+std::vector<std::uint8_t> from_hex(const std::string& hex);
 
 // Makes prompts that share prefixes: each starts like one made before, cut at any token, and goes on with few
 // distinct token values, so that collisions, branches and divergence inside a block are frequent.

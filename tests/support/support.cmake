@@ -9,6 +9,7 @@ add_library(cairn_test_support OBJECT
   ${CMAKE_CURRENT_LIST_DIR}/naive_prefix_cache.cc
   ${CMAKE_CURRENT_LIST_DIR}/operation_decoder.cc
   ${CMAKE_CURRENT_LIST_DIR}/protocol_breaker.cc
+  ${CMAKE_CURRENT_LIST_DIR}/seed_on_crash.cc
   ${CMAKE_CURRENT_LIST_DIR}/shrink.cc
   ${CMAKE_CURRENT_LIST_DIR}/tables.cc)
 target_include_directories(cairn_test_support PRIVATE ${PROJECT_SOURCE_DIR}/include ${PROJECT_SOURCE_DIR}/tests)
