@@ -15,6 +15,7 @@
 #include "replay/comparison.h"
 #include "replay/errors.h"
 #include "replay/forwarding_cache.h"
+#include "replay/lines.h"
 
 namespace cairn::replay {
 namespace {
@@ -24,30 +25,6 @@ using testing::ElementsAre;
 using testing::HasSubstr;
 
 constexpr std::size_t kBlockSize = 4;
-
-// A prompt is written as a string: each letter is one token.
-struct Line {
-  std::string prompt;
-  std::string output{};  // tokens; if empty, output_length counts
-  std::uint32_t output_length = 0;
-  double timestamp_ms = 0;
-  AdapterId adapter = 0;
-};
-
-Workload workload_of(const std::vector<Line>& lines) {
-  Workload workload;
-  workload.set_has_timestamps();
-  for (const Line& line : lines) {
-    const TokenRun prompt = workload.store(std::vector<TokenId>(line.prompt.begin(), line.prompt.end()));
-    const TokenRun output = workload.store(std::vector<TokenId>(line.output.begin(), line.output.end()));
-    workload.add({.timestamp_ms = line.timestamp_ms,
-                  .adapter = line.adapter,
-                  .line = workload.size() + 1,
-                  .output_length = line.output_length},
-                 {&prompt, 1}, {&output, line.output.empty() ? 0U : 1U});
-  }
-  return workload;
-}
 
 RunResult replay(const std::vector<Line>& lines, std::optional<std::size_t> blocks, ReplayOptions options = {}) {
   options.block_size = kBlockSize;

@@ -14,6 +14,7 @@
 #include "replay/comparison.h"
 #include "replay/content_digest.h"
 #include "replay/errors.h"
+#include "replay/lines.h"
 
 namespace cairn::replay {
 namespace {
@@ -21,29 +22,6 @@ namespace {
 using testing::HasSubstr;
 
 constexpr std::size_t kBlockSize = 4;
-
-// A prompt is written as a string: each letter is one token.
-struct Line {
-  std::string prompt;
-  std::string output{};  // tokens; if empty, output_length counts
-  std::uint32_t output_length = 0;
-  SessionHash session = 0;
-  AdapterId adapter = 0;
-};
-
-Workload workload_of(const std::vector<Line>& lines) {
-  Workload workload;
-  for (const Line& line : lines) {
-    const TokenRun prompt = workload.store(std::vector<TokenId>(line.prompt.begin(), line.prompt.end()));
-    const TokenRun output = workload.store(std::vector<TokenId>(line.output.begin(), line.output.end()));
-    workload.add({.session = line.session,
-                  .adapter = line.adapter,
-                  .line = workload.size() + 1,
-                  .output_length = line.output_length},
-                 {&prompt, 1}, {&output, line.output.empty() ? 0U : 1U});
-  }
-  return workload;
-}
 
 VerifiedResult verify(const std::vector<Line>& lines, std::size_t blocks, VerifiedReplayOptions options = {}) {
   options.replay.block_size = kBlockSize;

@@ -6,129 +6,12 @@
 #include <ostream>
 
 #include "support/invalid_calls.h"
+#include "support/lockstep_run.h"
 #include "support/paired_caches.h"
 #include "support/tables.h"
 
 namespace cairn::testing {
-namespace {
-
-using Tokens = std::vector<TokenId>;
-
-constexpr std::uint64_t kHashSeed = 1;  // fixed: a run can be repeated exactly
-constexpr std::size_t kCallersMax = 8;
-constexpr std::size_t kPlacesMax = 8;
-constexpr std::size_t kKeysMax = 12;
-constexpr std::size_t kPinsMax = 5;
-constexpr std::size_t kOperationsBetweenValidations = 24;
-
-// A running sequence.
-struct Caller {
-  AdapterId adapter_id = 0;
-  SessionHash session = 0;
-  std::uint64_t epoch = 0;
-  Tokens tokens;
-  std::vector<BlockId> matched_blocks;
-  bool by_handle = false;
-  std::size_t held_blocks = 0;  // by tokens
-  PrefixHandle handle;          // by handle, and the model's
-  NaivePrefixCache::Holding holding;
-};
-
-struct Place {
-  AdapterId adapter_id = 0;
-  SessionHash session = 0;
-  Tokens tokens;
-};
-
-struct Pin {
-  SnapshotPin of_tree;
-  NaivePrefixCache::Pin of_model;
-};
-
-class Lockstep {
- public:
-  Lockstep(const ProgramSettings& settings, std::ostream* trace, FaultInjector* faults)
-      : settings_(settings),
-        caches_({.block_size = settings.block_size,
-                 .share_snapshots_across_sessions = settings.share_snapshots_across_sessions,
-                 .first_tier_key = settings.first_tier_key,
-                 .hash_seed = kHashSeed},
-                trace, faults),
-        tables_(settings),
-        slots_(settings.slots),
-        book_(settings) {}
-
-  void step(const Operation& operation);
-  void check_after_each();
-  void check_thoroughly();
-  void finish();
-  [[nodiscard]] std::size_t calls() const { return caches_.calls(); }
-
- private:
-  [[nodiscard]] std::size_t block_size() const { return settings_.block_size; }
-  [[nodiscard]] bool is_stale(const Caller& caller) {
-    return caller.epoch != caches_.model().epoch(caller.adapter_id);
-  }
-  // The caller of that way of holding which the operation means, made if there is none.
-  Caller& caller_for(const Operation& operation, bool by_handle);
-  void make_room(const Operation& operation);
-
-  void start_by_lookup(const Operation& operation);
-  void start_by_handle(const Operation& operation);
-  PrefixMatch acquire(Caller& caller, const Operation& operation);
-  [[nodiscard]] static ReadOptions options_for(const Operation& operation, std::size_t tokens);
-  void insert(Caller& caller, std::size_t end, const Operation& operation);
-  void insert_with_snapshot(Caller& caller, std::size_t end, const Operation& operation);
-  void publish(const Operation& operation);
-  void grow(const Operation& operation);
-  void extend(const Operation& operation);
-  void truncate(const Operation& operation);
-  void release(Caller& caller, const Operation& operation);
-  void release_at(std::size_t index, const Operation& operation);
-  void peek(const Operation& operation);
-  void evict(const Operation& operation);
-
-  Place place_for(const Operation& operation);
-  SnapshotId slot_to_fill(const Operation& operation);
-  void put_plain(const Operation& operation);
-  void put_tail(const Operation& operation);
-  void put_sibling(const Place& place, const Operation& operation);
-  bool evict_snapshot();
-  bool evict_snapshot_to_tier(const Operation& operation);
-  [[nodiscard]] TierKey key_for(const Operation& operation) const;
-  void promote(const Operation& operation);
-  void forget(const Operation& operation);
-  void find_snapshot(const Operation& operation);
-  void find_and_pin_snapshot(const Place& place, const ReadOptions& options);
-  void note_pin(Pin pin);
-  void unpin(std::size_t index);
-  void clear(AdapterId adapter_id);
-  void clear_all();
-  void give_back(const Cleared& cleared);
-  void note_acquired(const InsertAcquired& acquired) {
-    tables_.blocks().acquire(acquired.blocks);
-    tables_.disk_blocks().acquire(acquired.disk_block_ids);
-  }
-  void note_given_back(const EvictedBlocks& evicted) {
-    tables_.blocks().give_back(evicted.physical);
-    tables_.disk_blocks().give_back(evicted.disk_block_ids);
-  }
-  void check_handle(const Caller& caller);
-  // An epoch for the overloads: the current one, or for some operations one that has passed.
-  std::uint64_t epoch_for(AdapterId adapter_id, const Operation& operation);
-
-  ProgramSettings settings_;
-  PairedCaches caches_;
-  Tables tables_;
-  SlotLedger slots_;
-  PromptBook book_;
-  std::vector<Caller> callers_;
-  std::vector<Place> places_;  // where snapshots were put lately
-  std::size_t next_place_ = 0;
-  std::vector<Pin> pins_;
-  std::vector<TierKey> keys_;  // handed out lately, dead or alive
-  std::size_t next_key_ = 0;
-};
+namespace lockstep {
 
 // ---- Callers ----
 
@@ -410,213 +293,6 @@ void Lockstep::evict(const Operation& operation) {
   note_given_back(*evicted);
 }
 
-// ---- Snapshots ----
-
-Place Lockstep::place_for(const Operation& operation) {
-  Place place{operation.adapter_id(), operation.session(), {}};
-  const unsigned way = operation.extra / 2 % 4;
-  if (way == 0 && !places_.empty()) {
-    const Place& earlier = places_[operation.source % places_.size()];
-    place.adapter_id = earlier.adapter_id;
-    place.tokens = earlier.tokens;
-  } else if (way <= 2 && !callers_.empty()) {
-    const Caller& caller = callers_[operation.source % callers_.size()];
-    place.adapter_id = caller.adapter_id;
-    place.tokens = caller.tokens;
-    place.tokens.resize(scale_cut(operation.cut, place.tokens.size()));
-    if (way == 2) place.tokens.resize(place.tokens.size() / block_size() * block_size());
-  } else {
-    place.tokens = book_.make(operation);
-  }
-  if (place.tokens.empty()) place.tokens = {0};
-  if (places_.size() < kPlacesMax) {
-    places_.push_back(place);
-  } else {
-    places_[next_place_++ % kPlacesMax] = place;
-  }
-  return place;
-}
-
-SnapshotId Lockstep::slot_to_fill(const Operation& operation) {
-  while (true) {
-    if (const auto slot = slots_.free_slot()) return *slot;
-    if (operation.extra % 3 == 0 ? evict_snapshot_to_tier(operation) : evict_snapshot()) continue;
-    if (pins_.empty()) throw Violation("no slot is free, none is pinned, and none can be evicted");
-    unpin(operation.who % pins_.size());
-  }
-}
-
-std::uint64_t Lockstep::epoch_for(AdapterId adapter_id, const Operation& operation) {
-  const std::uint64_t current = caches_.model().epoch(adapter_id);
-  return operation.table % 4 == 0 && current > 0 ? current - 1 : current;
-}
-
-void Lockstep::put_plain(const Operation& operation) {
-  const SnapshotId slot = slot_to_fill(operation);
-  const Place place = place_for(operation);
-  const auto table = tables_.make(operation, place.tokens.size() / block_size(), {});
-  const std::size_t matched = operation.cut * (place.tokens.size() + 1) / 256;
-  slots_.hand_in(slot);
-  std::optional<std::optional<SnapshotId>> displaced;
-  const auto text = [&] {
-    return call_text("insert_intermediate_snapshot", place.tokens, slot, place.session, place.adapter_id);
-  };
-  if (operation.extra % 2 == 1) {
-    const std::uint64_t epoch = epoch_for(place.adapter_id, operation);
-    displaced = caches_.both([&] { return text() + " in epoch " + describe(epoch); },
-                             [&](auto& cache) {
-                               return cache.insert_intermediate_snapshot(place.tokens, table.blocks, table.disk_blocks,
-                                                                         block_size(), slot, place.session, matched,
-                                                                         place.adapter_id, epoch);
-                             });
-  } else {
-    displaced = caches_.both(text, [&](auto& cache) {
-      return cache.insert_intermediate_snapshot(place.tokens, table.blocks, table.disk_blocks, block_size(), slot,
-                                                place.session, matched, place.adapter_id);
-    });
-  }
-  if (*displaced) slots_.give_back(**displaced);
-}
-
-void Lockstep::put_tail(const Operation& operation) {
-  const SnapshotId slot = slot_to_fill(operation);
-  Place place = place_for(operation);
-  slots_.hand_in(slot);
-  const auto text = [&] {
-    return call_text("insert_tail_snapshot", place.tokens, slot, place.session, place.adapter_id);
-  };
-  std::optional<std::vector<SnapshotId>> freed;
-  if (operation.extra % 2 == 1) {
-    const std::uint64_t epoch = epoch_for(place.adapter_id, operation);
-    freed =
-        caches_.both([&] { return text() + " in epoch " + describe(epoch); },
-                     [&](auto& cache) {
-                       return cache.insert_tail_snapshot(place.tokens, slot, place.session, place.adapter_id, epoch);
-                     });
-  } else {
-    freed = caches_.both(text, [&](auto& cache) {
-      return cache.insert_tail_snapshot(place.tokens, slot, place.session, place.adapter_id);
-    });
-  }
-  for (const SnapshotId given_back : *freed) slots_.give_back(given_back);
-  if (operation.table % 3 != 0 || place.tokens.size() <= block_size()) return;
-  place.tokens.resize(place.tokens.size() - block_size());
-  put_sibling(place, operation);
-}
-
-void Lockstep::put_sibling(const Place& place, const Operation& operation) {
-  const SnapshotId slot = slot_to_fill(operation);
-  slots_.hand_in(slot);
-  const auto text = [&] {
-    return call_text("insert_tail_sibling_snapshot", place.tokens, slot, place.session, place.adapter_id);
-  };
-  std::optional<std::optional<SnapshotId>> displaced;
-  if (operation.extra % 2 == 1) {
-    const std::uint64_t epoch = epoch_for(place.adapter_id, operation);
-    displaced = caches_.both([&] { return text() + " in epoch " + describe(epoch); },
-                             [&](auto& cache) {
-                               return cache.insert_tail_sibling_snapshot(place.tokens, slot, place.session,
-                                                                         place.adapter_id, epoch);
-                             });
-  } else {
-    displaced = caches_.both(text, [&](auto& cache) {
-      return cache.insert_tail_sibling_snapshot(place.tokens, slot, place.session, place.adapter_id);
-    });
-  }
-  if (*displaced) slots_.give_back(**displaced);
-}
-
-bool Lockstep::evict_snapshot() {
-  const auto slot = caches_.both([] { return call_text("evict_snapshot_lru"); },
-                                 [](auto& cache) { return cache.evict_snapshot_lru(); });
-  if (*slot) slots_.give_back(**slot);
-  return slot->has_value();
-}
-
-bool Lockstep::evict_snapshot_to_tier(const Operation& operation) {
-  const std::size_t min_tokens = operation.cut % 2 == 0 ? 0 : operation.cut % (3 * block_size() + 2);
-  const auto victim = caches_.both([&] { return call_text("evict_snapshot_to_tier", min_tokens); },
-                                   [&](auto& cache) { return cache.evict_snapshot_to_tier(min_tokens); });
-  if (!*victim) return false;
-  slots_.give_back((*victim)->slot);
-  if ((*victim)->action != TierEvict::Action::kSpill) return true;
-  if (keys_.size() < kKeysMax) {
-    keys_.push_back((*victim)->key);
-  } else {
-    keys_[next_key_++ % kKeysMax] = (*victim)->key;
-  }
-  return true;
-}
-
-TierKey Lockstep::key_for(const Operation& operation) const {
-  if (keys_.empty() || operation.source >= 250) return operation.source;
-  return keys_[operation.source % keys_.size()];
-}
-
-void Lockstep::promote(const Operation& operation) {
-  const TierKey key = key_for(operation);
-  const SnapshotId slot = slot_to_fill(operation);
-  slots_.hand_in(slot);
-  const auto promoted = caches_.both([&] { return call_text("promote_snapshot", key, slot); },
-                                     [&](auto& cache) { return cache.promote_snapshot(key, slot); });
-  if (!*promoted) slots_.give_back(slot);
-}
-
-void Lockstep::forget(const Operation& operation) {
-  const TierKey key = key_for(operation);
-  caches_.both([&] { return call_text("forget_snapshot_tier_key", key); },
-               [&](auto& cache) { return cache.forget_snapshot_tier_key(key); });
-}
-
-void Lockstep::find_snapshot(const Operation& operation) {
-  Place place = place_for(operation);
-  if (operation.table % 2 == 1) place.tokens = book_.continue_from(place.tokens, operation);
-  std::size_t max_tokens = operation.cut * (place.tokens.size() + 2) / 256;
-  if (operation.cut >= 230) max_tokens = std::numeric_limits<std::size_t>::max();
-  if (operation.extra % 2 == 1) {
-    return find_and_pin_snapshot(place, {place.session, place.adapter_id, max_tokens, operation.extra < 224});
-  }
-  caches_.both(
-      [&] { return call_text("find_snapshot", place.tokens, max_tokens, place.session, place.adapter_id); },
-      [&](auto& cache) { return cache.find_snapshot(place.tokens, max_tokens, place.session, place.adapter_id); });
-}
-
-// ---- Pins ----
-
-void Lockstep::find_and_pin_snapshot(const Place& place, const ReadOptions& options) {
-  Pin pin;
-  const auto take = [](auto& pin_of, auto&& found) {
-    pin_of = std::move(found.pin);
-    return found.snapshot;
-  };
-  caches_.both(
-      [&] {
-        return call_text("find_snapshot", place.tokens, options.max_snapshot_tokens, place.session, place.adapter_id,
-                         options.pin_snapshot);
-      },
-      [&](RadixTree& tree) { return take(pin.of_tree, tree.find_snapshot(place.tokens, options)); },
-      [&](NaivePrefixCache& model) { return take(pin.of_model, model.find_snapshot(place.tokens, options)); });
-  note_pin(std::move(pin));
-}
-
-void Lockstep::note_pin(Pin pin) {
-  if (pin.of_tree.valid() != pin.of_model.valid) throw Violation("the pin is valid, or not, unlike the model's");
-  if (!pin.of_tree.valid()) return;
-  if (pin.of_tree.slot() != pin.of_model.slot) throw Violation("the pin names another slot than the model's");
-  pins_.push_back(std::move(pin));
-  if (pins_.size() > kPinsMax) unpin(0);
-}
-
-void Lockstep::unpin(std::size_t index) {
-  Pin& pin = pins_[index];
-  const auto slot = caches_.both([&] { return call_text("unpin_snapshot", std::uint64_t{pin.of_model.slot}); },
-                                 [&](RadixTree& tree) { return tree.unpin_snapshot(pin.of_tree); },
-                                 [&](NaivePrefixCache& model) { return model.unpin_snapshot(pin.of_model); });
-  if (pin.of_tree.valid()) throw Violation("a pin that was given back is still valid");
-  pins_.erase(pins_.begin() + static_cast<std::ptrdiff_t>(index));
-  if (*slot) slots_.give_back(**slot);
-}
-
 // ---- Clearing ----
 
 void Lockstep::give_back(const Cleared& cleared) {
@@ -768,19 +444,19 @@ void Lockstep::finish() {
   check_thoroughly();
 }
 
-}  // namespace
+}  // namespace lockstep
 
 RunReport run_in_lockstep(const Program& program, std::ostream* trace, FaultInjector* faults) {
   RunReport report;
   try {
-    Lockstep lockstep(program.settings, trace, faults);
+    lockstep::Lockstep lockstep(program.settings, trace, faults);
     try {
       for (const Operation& operation : program.operations) {
         if (trace != nullptr) *trace << report.operation << ' ' << name_of(operation.kind) << std::endl;
         lockstep.step(operation);
         lockstep.check_after_each();
         ++report.operation;
-        if (report.operation % kOperationsBetweenValidations == 0) lockstep.check_thoroughly();
+        if (report.operation % lockstep::kOperationsBetweenValidations == 0) lockstep.check_thoroughly();
       }
       if (trace != nullptr) *trace << "end" << std::endl;
       lockstep.finish();

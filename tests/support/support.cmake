@@ -6,6 +6,7 @@ add_library(cairn_test_support OBJECT
   ${CMAKE_CURRENT_LIST_DIR}/invalid_calls.cc
   ${CMAKE_CURRENT_LIST_DIR}/ledgers.cc
   ${CMAKE_CURRENT_LIST_DIR}/lockstep.cc
+  ${CMAKE_CURRENT_LIST_DIR}/lockstep_snapshots.cc
   ${CMAKE_CURRENT_LIST_DIR}/naive_prefix_cache.cc
   ${CMAKE_CURRENT_LIST_DIR}/operation_decoder.cc
   ${CMAKE_CURRENT_LIST_DIR}/protocol_breaker.cc
