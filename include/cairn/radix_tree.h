@@ -145,8 +145,8 @@ struct ReadOptions {
 // A block that leaves memory for a store, or is to be copied to one.
 struct BlockSpill {
   BlockId block = 0;
-  TierKey key = 0;         // names its place in the tree for as long as the tree keeps its tokens
-  TierKey parent = 0;      // that of the block before it; 0: it is a first one
+  TierKey key = 0;     // names its place in the tree for as long as the tree keeps its tokens
+  TierKey parent = 0;  // that of the block before it; 0: it is a first one
   AdapterId adapter_id = 0;
   std::size_t first_token = 0;  // tokens before its own
   // kStored: its record is there already, nothing has to be copied. kSpill: it has none yet, and counts as stored from
@@ -156,7 +156,7 @@ struct BlockSpill {
 };
 struct BlockSpills {
   std::vector<BlockSpill> blocks;
-  std::vector<TokenId> tokens;  // block_size of each, in the same order
+  std::vector<TokenId> tokens;              // block_size of each, in the same order
   std::vector<DiskBlockId> disk_block_ids;  // evict_blocks_to_tier: drop one disk reference on each
 };
 
@@ -361,7 +361,8 @@ class RadixTree final : public PrefixCache {
   // from now on (kSpill). The handle's own, or all of the tree. Chains that end at less than `min_tokens` tokens are
   // left out, unless something is kept below them. The caller sees to it that they stay resident until they are
   // copied, by a handle, say. O(p), or O(everything cached).
-  [[nodiscard]] BlockSpills save_blocks(const PrefixHandle& handle, std::size_t num_blocks, std::size_t min_tokens = 0);
+  [[nodiscard]] BlockSpills save_blocks(const PrefixHandle& handle, std::size_t num_blocks,
+                                        std::size_t min_tokens = 0);
   [[nodiscard]] BlockSpills save_blocks(std::size_t num_blocks, std::size_t min_tokens = 0);
   // The record of a block, or a spilled snapshot, is gone: what hangs below a block that is not resident can't be
   // reused until it is resident or stored again. False if no record has that key. O(log).

@@ -6,8 +6,8 @@
 // trie and is never used for another one; what is stored under it is immutable, so a second put of a key replaces the
 // record by its equal.
 //
-// Records may be lost at any time: a store evicts, disks fail. What a store promises: it never answers with other bytes
-// than those that were put under that key, with that fingerprint; and it says what it has lost (take_lost).
+// Records may be lost at any time: a store evicts, disks fail. What a store promises: it never answers with other
+// bytes than those that were put under that key, with that fingerprint; and it says what it has lost (take_lost).
 #ifndef CAIRN_SPILL_STORE_H_
 #define CAIRN_SPILL_STORE_H_
 
@@ -145,7 +145,7 @@ struct GetResult {
     kQueueFull,  // too much is under way
   };
   Status status = Status::kMissing;
-  Tier tier = Tier::kRam;                        // where it was found
+  Tier tier = Tier::kRam;                       // where it was found
   std::shared_ptr<const SpillBuffer> buffer{};  // if it was found
 };
 
@@ -156,29 +156,29 @@ using GetDone = std::function<void(GetResult)>;
 
 // All since the store was opened, but for what says "now".
 struct SpillStats {
-  std::uint64_t puts = 0;            // accepted
-  std::uint64_t puts_dropped = 0;    // not accepted, or accepted and then not stored
-  std::uint64_t gets = 0;            // == found_in_ram + found_in_file + misses + failed_gets + those under way
-  std::uint64_t found_in_ram = 0;    // or in the buffer of a put under way
+  std::uint64_t puts = 0;          // accepted
+  std::uint64_t puts_dropped = 0;  // not accepted, or accepted and then not stored
+  std::uint64_t gets = 0;          // == found_in_ram + found_in_file + misses + failed_gets + those under way
+  std::uint64_t found_in_ram = 0;  // or in the buffer of a put under way
   std::uint64_t found_in_file = 0;
-  std::uint64_t shared_reads = 0;    // of those found in the file: another get's read served them
+  std::uint64_t shared_reads = 0;  // of those found in the file: another get's read served them
   std::uint64_t misses = 0;
-  std::uint64_t failed_gets = 0;     // kFailed and kQueueFull
-  std::uint64_t evicted_records = 0; // to make room; not those that went on to a store behind
-  std::uint64_t erased_records = 0;  // by erase
-  std::uint64_t damaged_records = 0; // torn, truncated, flipped, misplaced: erased when they were met
-  std::uint64_t io_errors = 0;       // of the device, timeouts included
-  std::uint64_t written_bytes = 0;   // to files
-  std::uint64_t read_bytes = 0;      // from files
+  std::uint64_t failed_gets = 0;      // kFailed and kQueueFull
+  std::uint64_t evicted_records = 0;  // to make room; not those that went on to a store behind
+  std::uint64_t erased_records = 0;   // by erase
+  std::uint64_t damaged_records = 0;  // torn, truncated, flipped, misplaced: erased when they were met
+  std::uint64_t io_errors = 0;        // of the device, timeouts included
+  std::uint64_t written_bytes = 0;    // to files
+  std::uint64_t read_bytes = 0;       // from files
   std::uint64_t recovered_records = 0;
-  std::size_t ram_records = 0;       // now
-  std::size_t ram_bytes = 0;         // now
-  std::size_t file_records = 0;      // now
-  std::size_t file_bytes = 0;        // now: taken on disk
-  std::size_t pending = 0;           // now: puts and gets under way
-  bool degraded = false;             // now: writes fail and are given up at once; it tries again by itself
-  std::string degraded_reason{};     // the last error, with path and errno's text
-  std::string io{};                  // "io_uring", "pread/pwrite", or empty: no files
+  std::size_t ram_records = 0;    // now
+  std::size_t ram_bytes = 0;      // now
+  std::size_t file_records = 0;   // now
+  std::size_t file_bytes = 0;     // now: taken on disk
+  std::size_t pending = 0;        // now: puts and gets under way
+  bool degraded = false;          // now: writes fail and are given up at once; it tries again by itself
+  std::string degraded_reason{};  // the last error, with path and errno's text
+  std::string io{};               // "io_uring", "pread/pwrite", or empty: no files
 };
 
 // Thread-safe. No member blocks on I/O but where it says so.
@@ -233,15 +233,15 @@ struct RamStoreOptions {
 // In files of one directory. See docs/spill-format.md for what lies in them.
 struct FileStoreOptions {
   std::shared_ptr<SpillBuffers> buffers{};
-  std::string directory{};     // made if it is not there
+  std::string directory{};      // made if it is not there
   std::uint64_t bytes_max = 0;  // on disk, all files of the directory together: never exceeded
-  bool reinitialize = false;   // empties a directory that holds records of another fingerprint or layout
+  bool reinitialize = false;    // empties a directory that holds records of another fingerprint or layout
   enum class Io : std::uint8_t { kBest, kUring, kThreads };
-  Io io = Io::kBest;  // kBest: io_uring where the kernel allows it, pread and pwrite in threads elsewhere
-  std::size_t queue_depth = 64;                        // reads and writes at the device
-  std::size_t pending_max = 4096;                      // puts and gets under way
-  std::chrono::milliseconds io_timeout{10'000};        // a get that takes longer fails
-  std::chrono::milliseconds retry_after{1'000};        // while degraded: how long until it tries again
+  Io io = Io::kBest;               // kBest: io_uring where the kernel allows it, pread and pwrite in threads elsewhere
+  std::size_t queue_depth = 64;    // reads and writes at the device
+  std::size_t pending_max = 4096;  // puts and gets under way
+  std::chrono::milliseconds io_timeout{10'000};  // a get that takes longer fails
+  std::chrono::milliseconds retry_after{1'000};  // while degraded: how long until it tries again
 };
 // Why a store could not be opened. An expected failure: the text names path, what was found and what to do.
 struct SpillOpenError {

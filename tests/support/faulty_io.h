@@ -1,5 +1,6 @@
 // Disks that fail, as a test tells them to: FaultyIo puts faults before another AsyncIo, PowerLossIo forgets on demand
-// what was not synced. Whoever uses the AsyncIo owns it, mostly a store; the test holds on to the plan, or to the disk.
+// what was not synced. Whoever uses the AsyncIo owns it, mostly a store; the test holds on to the plan, or to the
+// disk.
 #ifndef CAIRN_TESTS_SUPPORT_FAULTY_IO_H_
 #define CAIRN_TESTS_SUPPORT_FAULTY_IO_H_
 
