@@ -37,7 +37,10 @@ struct IoResult {
 // Used by one thread, but for wake().
 class AsyncIo {
  public:
-  virtual ~AsyncIo();  // what is under way is waited for, for a second at most; what is not over then is abandoned
+  // What is under way is waited for, for a second at most; what is not over then is abandoned. The device may read or
+  // write an abandoned operation's memory, and its file, at any time later: whoever can't be sure that all results
+  // have come must not free or use that memory again, nor close the file.
+  virtual ~AsyncIo();
 
   [[nodiscard]] virtual std::string_view name() const noexcept = 0;  // "io_uring", "pread/pwrite"
   // How many may be under way at once.
@@ -53,8 +56,9 @@ class AsyncIo {
   virtual void wake() noexcept = 0;
 };
 
-// Null if the kernel does not allow it.
+// Null if the kernel does not allow it, or is older than Linux 5.11.
 [[nodiscard]] std::unique_ptr<AsyncIo> make_uring_io(std::size_t depth);
+// Throws std::system_error if there can't be a single thread.
 [[nodiscard]] std::unique_ptr<AsyncIo> make_threaded_io(std::size_t depth, std::size_t threads = 4);
 
 }  // namespace cairn
