@@ -1,0 +1,229 @@
+// A disk that fails at the n-th operation, for each n: never a wrong byte, each call ends once, limits hold, and when
+// the disk is well again, so is the store.
+#include <cairn/spill_store.h>
+#include <gtest/gtest.h>
+
+#include <array>
+#include <chrono>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "support/faulty_io.h"
+#include "support/sanitizers.h"
+#include "tier/file_store.h"
+#include "tier_crash/known_records.h"
+#include "tier_crash/session.h"
+#include "tier_crash/survivors.h"
+#include "tier_crash/test_folder.h"
+
+namespace cairn::testing {
+namespace {
+
+constexpr std::uint64_t kFileBytes = std::uint64_t{256} << 10;  // less than the workload's records
+constexpr std::uint64_t kRamBytes = std::uint64_t{96} << 10;
+constexpr std::size_t kBufferBytes = std::size_t{2} << 20;
+constexpr std::size_t kDepth = 8;
+constexpr std::chrono::milliseconds kIoTimeout{20};
+constexpr std::chrono::milliseconds kRetryAfter{1};
+constexpr std::chrono::seconds kFlushTimeout{60};
+constexpr std::size_t kEveryNth = kSanitized ? 5 : 1;
+
+struct Case {
+  const char* name;
+  IoFault fault;
+};
+using Effect = IoFault::Effect;
+
+const std::array kCases = {
+    Case{"EIO", {.effect = Effect::kFail, .error = EIO}},
+    Case{"EIOButDone", {.effect = Effect::kFail, .error = EIO, .done_all_the_same = true}},
+    Case{"ENOSPC", {.effect = Effect::kFail, .error = ENOSPC}},
+    Case{"EROFS", {.effect = Effect::kFail, .error = EROFS}},
+    Case{"ThreeEIO", {.effect = Effect::kFail, .count = 3, .error = EIO}},
+    Case{"Nothing", {.effect = Effect::kShort, .bytes = 0}},
+    Case{"OnePage", {.effect = Effect::kShort, .bytes = 4096}},
+    Case{"Slow", {.effect = Effect::kSlow, .operations_until_done = 3, .waits_until_done = 3}},
+    Case{"Lost", {.effect = Effect::kLose}},
+    Case{"LostButDone", {.effect = Effect::kLose, .done_all_the_same = true}},
+};
+
+class FaultTest : public ::testing::TestWithParam<std::tuple<bool, Case>> {
+ protected:
+  [[nodiscard]] static bool tiered() { return std::get<0>(GetParam()); }
+  [[nodiscard]] static const IoFault& fault() { return std::get<1>(GetParam()).fault; }
+
+  std::shared_ptr<SpillStore> open(std::shared_ptr<FaultPlan> plan) {
+    buffers_ = std::make_shared<SpillBuffers>(known_layout(), kBufferBytes);
+    OpenedStore opened = open_file_store({.buffers = buffers_,
+                                          .directory = directory_,
+                                          .bytes_max = kFileBytes,
+                                          .queue_depth = kDepth,
+                                          .io_timeout = kIoTimeout,
+                                          .retry_after = kRetryAfter},
+                                         std::make_unique<FaultyIo>(make_threaded_io(kDepth, 1), std::move(plan)));
+    EXPECT_TRUE(opened.store) << opened.error.message;
+    if (!opened.store || !tiered()) return opened.store;
+    return make_tiered_store(make_ram_store({.buffers = buffers_, .bytes_max = kRamBytes}), opened.store);
+  }
+
+  // The disk is well: puts are stored again, sooner or later, and nothing is left over of the fault.
+  static void check_recovers(Session& session) {
+    const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(60);
+    const TierKey key = session.first_key() + 1'000;
+    const std::array keys = {key, key + 1, key + 2};
+    while (!session.flush(kFlushTimeout) || session.store().stats().degraded ||
+           session.store().touch(keys.back()) == std::nullopt) {
+      ASSERT_LT(std::chrono::steady_clock::now(), deadline) << session.store().stats().degraded_reason;
+      session.put(keys);
+    }
+    session.get(keys);
+    session.note_lost();
+    EXPECT_EQ(session.store().stats().degraded_reason.empty(), session.store().stats().io_errors == 0);
+  }
+
+  TestFolder folder_;
+  std::string directory_ = folder_ / "store";
+  std::shared_ptr<SpillBuffers> buffers_;
+};
+
+TEST_P(FaultTest, AtTheNthOperationLosesNoMoreThanRecords) {
+  std::uint64_t faults = 0;
+  std::uint64_t nth = 1;
+  for (bool struck = true; struck; nth += kEveryNth) {
+    SCOPED_TRACE("operation " + std::to_string(nth));
+    directory_ = folder_ / std::to_string(nth);
+    const auto plan = std::make_shared<FaultPlan>();
+    Survivors survivors(tiered() ? Survivors::Durable::kWhenFlushed : Survivors::Durable::kWhenAcknowledged);
+    {
+      Session session(open(plan), survivors);
+      IoFault at_nth = fault();
+      at_nth.nth = nth;
+      plan->add(at_nth);
+      session.run_small_workload(kFlushTimeout);
+      EXPECT_LE(disk_bytes(directory_), kFileBytes);
+      EXPECT_EQ(session.store().validate(), "");
+      struck = plan->faults() > 0;
+      plan->heal();
+      check_recovers(session);
+      session.check_stats();
+      EXPECT_EQ(session.store().validate(), "");
+      EXPECT_LE(disk_bytes(directory_), kFileBytes);
+    }
+    {
+      const std::shared_ptr<SpillStore> store = open(std::make_shared<FaultPlan>());
+      ASSERT_TRUE(store);
+      const Recovery recovery = check_recovered(*store, survivors);
+      EXPECT_EQ(recovery.missing, std::vector<TierKey>{}) << "stored, not reported as lost, and not there";
+      EXPECT_GT(recovery.compared, 0U);
+    }
+    EXPECT_LE(disk_bytes(directory_), kFileBytes);
+    faults += plan->faults();
+    if (HasFailure()) return;
+    std::filesystem::remove_all(directory_);
+  }
+  std::printf("%llu faults, at each %zu. operation of %llu%s\n", static_cast<unsigned long long>(faults), kEveryNth,
+              static_cast<unsigned long long>(nth), kSanitized ? " (fewer: a sanitizer is on)" : "");
+  EXPECT_GT(faults, 40 / kEveryNth);
+}
+
+INSTANTIATE_TEST_SUITE_P(All, FaultTest, ::testing::Combine(::testing::Bool(), ::testing::ValuesIn(kCases)),
+                         [](const ::testing::TestParamInfo<std::tuple<bool, Case>>& info) {
+                           return std::string(std::get<0>(info.param) ? "RamBeforeFile" : "File") +
+                                  std::get<1>(info.param).name;
+                         });
+
+// A full disk, a read-only one, one that fails: for as long as it lasts.
+class LastingFaultTest : public ::testing::TestWithParam<int> {};
+
+TEST_P(LastingFaultTest, DegradesVisiblyGoesOnReadingAndRecoversByItself) {
+  const TestFolder folder;
+  const std::string directory = folder / "store";
+  const auto plan = std::make_shared<FaultPlan>();
+  const auto buffers = std::make_shared<SpillBuffers>(known_layout(), kBufferBytes);
+  OpenedStore opened = open_file_store({.buffers = buffers,
+                                        .directory = directory,
+                                        .bytes_max = std::uint64_t{4} << 20,
+                                        .queue_depth = kDepth,
+                                        .retry_after = kRetryAfter},
+                                       std::make_unique<FaultyIo>(make_threaded_io(kDepth, 1), plan));
+  ASSERT_TRUE(opened.store) << opened.error.message;
+  SpillStore& store = *opened.store;
+  const TierKey key = store.first_key();
+  ASSERT_TRUE(put_known(store, key));
+  EXPECT_FALSE(store.stats().degraded);
+
+  plan->add(
+      {.effect = Effect::kFail, .kind = IoRequest::Kind::kWrite, .count = IoFault::kAllFurther, .error = GetParam()});
+  for (TierKey next = key + 1; next < key + 20; ++next) EXPECT_FALSE(put_known(store, next));
+  const SpillStats failing = store.stats();
+  EXPECT_TRUE(failing.degraded);
+  EXPECT_NE(failing.degraded_reason.find(directory), std::string::npos) << failing.degraded_reason;
+  EXPECT_NE(failing.degraded_reason.find(std::strerror(GetParam())), std::string::npos) << failing.degraded_reason;
+  EXPECT_GT(failing.io_errors, 0U);
+  EXPECT_EQ(failing.puts_dropped, 19U);
+  for (TierKey next = key + 1; next < key + 20; ++next) {
+    EXPECT_EQ(get_now(store, next).status, GetResult::Status::kMissing);
+  }
+  const GetResult kept = get_now(store, key);
+  EXPECT_EQ(kept.status, GetResult::Status::kFound) << "a disk that can't be written can be read";
+  EXPECT_EQ(check_known_result(key, kept), "");
+
+  plan->heal();
+  const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(60);
+  while (!put_known(store, key + 20)) ASSERT_LT(std::chrono::steady_clock::now(), deadline);
+  EXPECT_FALSE(store.stats().degraded);
+  EXPECT_EQ(get_now(store, key + 20).status, GetResult::Status::kFound);
+  EXPECT_EQ(store.validate(), "");
+}
+
+INSTANTIATE_TEST_SUITE_P(All, LastingFaultTest, ::testing::Values(EIO, ENOSPC, EROFS),
+                         [](const ::testing::TestParamInfo<int>& error) {
+                           return error.param == EIO ? "EIO" : error.param == ENOSPC ? "ENOSPC" : "EROFS";
+                         });
+
+// Any faults at any time, among threads' worth of calls.
+TEST(RandomFaultTest, ManyFaultsLoseNoMoreThanRecords) {
+  constexpr std::uint64_t kRuns = kSanitized ? 4 : 25;
+  constexpr std::size_t kOperations = 200;
+  for (std::uint64_t seed = 1; seed <= kRuns; ++seed) {
+    SCOPED_TRACE("seed " + std::to_string(seed));
+    const TestFolder folder;
+    const auto plan = std::make_shared<FaultPlan>();
+    const auto buffers = std::make_shared<SpillBuffers>(known_layout(), kBufferBytes);
+    Survivors survivors(Survivors::Durable::kWhenFlushed);
+    std::mt19937_64 random(seed);
+    OpenedStore opened = open_file_store({.buffers = buffers,
+                                          .directory = folder / "store",
+                                          .bytes_max = kFileBytes,
+                                          .queue_depth = kDepth,
+                                          .io_timeout = kIoTimeout,
+                                          .retry_after = kRetryAfter},
+                                         std::make_unique<FaultyIo>(make_threaded_io(kDepth, 2), plan));
+    ASSERT_TRUE(opened.store) << opened.error.message;
+    {
+      Session session(make_tiered_store(make_ram_store({.buffers = buffers, .bytes_max = kRamBytes}),
+                                        std::exchange(opened.store, nullptr)),
+                      survivors);
+      plan->add_random(seed, 0.05, /*lose=*/seed % 4 == 0);
+      session.run_random_workload(random, kOperations, kFlushTimeout);
+      EXPECT_GT(plan->faults(), 0U);
+      plan->heal();
+      session.run_random_workload(random, kOperations, kFlushTimeout);
+      session.note_lost();
+      session.check_stats();
+      EXPECT_EQ(session.store().validate(), "");
+      EXPECT_LE(disk_bytes(folder / "store"), kFileBytes);
+    }
+    const OpenedStore again =
+        open_file_store({.buffers = buffers, .directory = folder / "store", .bytes_max = kFileBytes});
+    ASSERT_TRUE(again.store) << again.error.message;
+    EXPECT_EQ(check_recovered(*again.store, survivors).missing, std::vector<TierKey>{});
+    if (HasFailure()) return;
+  }
+}
+
+}  // namespace
+}  // namespace cairn::testing

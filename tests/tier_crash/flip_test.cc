@@ -1,0 +1,235 @@
+// Files that somebody has damaged, between two runs or under a running store: flipped bits and lost ends. A get finds
+// the right bytes or nothing, and the store says how many records it has lost that way.
+#include <cairn/spill_store.h>
+#include <fcntl.h>
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <cstdint>
+#include <filesystem>
+#include <memory>
+#include <random>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "support/environment.h"
+#include "support/sanitizers.h"
+#include "tier_crash/known_records.h"
+#include "tier_crash/test_folder.h"
+
+namespace cairn::testing {
+namespace {
+
+constexpr std::size_t kRecords = 60;
+constexpr std::uint64_t kBytesMax = std::uint64_t{16} << 20;
+constexpr std::size_t kBufferBytes = std::size_t{4} << 20;
+constexpr std::size_t kFlips = kSanitized ? 1'000 : 10'000;
+constexpr std::size_t kFlipsInARound = 20;
+constexpr std::size_t kTruncations = kSanitized ? 40 : 400;
+
+struct Extent {
+  std::filesystem::path file;
+  std::uint64_t offset;
+  std::uint64_t bytes;
+};
+
+// Where the file has data, as opposed to holes.
+std::vector<Extent> extents_of(const std::filesystem::path& path) {
+  std::vector<Extent> extents;
+  const int file = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
+  off_t data = 0;
+  while ((data = ::lseek(file, data, SEEK_DATA)) >= 0) {
+    const off_t hole = ::lseek(file, data, SEEK_HOLE);
+    extents.push_back({path, static_cast<std::uint64_t>(data), static_cast<std::uint64_t>(hole - data)});
+    data = hole;
+  }
+  ::close(file);
+  return extents;
+}
+
+class FlipTest : public ::testing::Test {
+ protected:
+  FlipTest() {
+    const OpenedStore opened = open(pristine_);
+    for (std::size_t record = 0; record < kRecords; ++record) {
+      keys_.push_back(opened.store->first_key() + record);
+      if (!put_known(*opened.store, keys_.back())) ADD_FAILURE() << "a put that nothing disturbs is not stored";
+    }
+    EXPECT_TRUE(opened.store->flush(std::chrono::seconds(60)));
+    EXPECT_EQ(opened.store->stats().damaged_records, 0U);
+  }
+
+  OpenedStore open(const std::string& directory, bool reinitialize = false) {
+    return open_file_store(
+        {.buffers = buffers_, .directory = directory, .bytes_max = kBytesMax, .reinitialize = reinitialize});
+  }
+
+  void restore_directory() {
+    std::filesystem::remove_all(directory_);
+    std::filesystem::copy(pristine_, directory_, std::filesystem::copy_options::recursive);
+  }
+
+  // In any file, the small ones as often as the large ones.
+  void flip_one_bit() {
+    const std::vector<std::filesystem::path> files = files_of(directory_);
+    std::vector<Extent> extents;
+    while (extents.empty()) extents = extents_of(files[random_() % files.size()]);  // some file has data
+    std::uint64_t bytes = 0;
+    for (const Extent& extent : extents) bytes += extent.bytes;
+    std::uint64_t at = random_() % bytes;
+    std::size_t which = 0;
+    for (; at >= extents[which].bytes; ++which) at -= extents[which].bytes;
+    const auto offset = static_cast<off_t>(extents[which].offset + at);
+    const int file = ::open(extents[which].file.c_str(), O_RDWR | O_CLOEXEC);
+    unsigned char byte = 0;
+    ASSERT_EQ(::pread(file, &byte, 1, offset), 1);
+    byte = static_cast<unsigned char>(byte ^ (1U << random_() % 8));
+    ASSERT_EQ(::pwrite(file, &byte, 1, offset), 1);
+    ::close(file);
+    ++flips_;
+  }
+
+  void flip_bits() {
+    for (std::size_t flip = 0; flip < kFlipsInARound; ++flip) flip_one_bit();
+  }
+
+  void truncate_a_file() {
+    const std::vector<std::filesystem::path> files = files_of(directory_);
+    const std::filesystem::path& file = files[random_() % files.size()];
+    const std::uintmax_t bytes = std::filesystem::file_size(file);
+    if (bytes > 0) std::filesystem::resize_file(file, random_() % bytes);
+  }
+
+  // Null if the damage was such that the directory is refused; then it can be emptied.
+  std::shared_ptr<SpillStore> open_damaged() {
+    OpenedStore opened = open(directory_);
+    if (opened.store) return opened.store;
+    ++refusals_;
+    EXPECT_EQ(opened.error.reason, SpillOpenError::Reason::kDamaged) << opened.error.message;
+    EXPECT_NE(opened.error.message.find(directory_), std::string::npos) << opened.error.message;
+    const OpenedStore emptied = open(directory_, /*reinitialize=*/true);
+    EXPECT_TRUE(emptied.store && put_known(*emptied.store, emptied.store->first_key())) << emptied.error.message;
+    return nullptr;
+  }
+
+  // Every record right or missing; what is missing was counted, and can be put again.
+  void check(SpillStore& store) {
+    for (const SpillStore::Recovered& recovered : store.take_recovered()) {
+      EXPECT_EQ(recovered.lineage, known_lineage(recovered.key)) << "key " << recovered.key;
+    }
+    std::vector<TierKey> missing;
+    for (const TierKey key : keys_) {
+      const GetResult result = get_now(store, key);
+      EXPECT_EQ(check_known_result(key, result), "");
+      if (result.status == GetResult::Status::kFound) continue;
+      EXPECT_EQ(result.status, GetResult::Status::kMissing) << "key " << key;
+      missing.push_back(key);
+    }
+    found_ += keys_.size() - missing.size();
+    missing_ += missing.size();
+    EXPECT_GE(store.stats().damaged_records, missing.size());
+    for (const TierKey key : missing) {
+      EXPECT_TRUE(put_known(store, key)) << "key " << key;
+      EXPECT_EQ(get_now(store, key).status, GetResult::Status::kFound) << "key " << key;
+    }
+    EXPECT_EQ(store.validate(), "");
+    EXPECT_FALSE(store.stats().degraded) << store.stats().degraded_reason;
+  }
+
+  void round_while_closed(auto damage) {
+    restore_directory();
+    damage();
+    if (const std::shared_ptr<SpillStore> store = open_damaged()) check(*store);
+  }
+
+  void round_while_open(auto damage) {
+    restore_directory();
+    {
+      const OpenedStore opened = open(directory_);
+      ASSERT_TRUE(opened.store) << opened.error.message;
+      damage();
+      check(*opened.store);
+    }
+    if (const std::shared_ptr<SpillStore> store = open_damaged()) check(*store);
+  }
+
+  void report(const char* what, std::size_t count) const {
+    std::printf("%zu %s, CAIRN_CRASH_SEED=%llu: %zu records found, %zu missing, %zu times the directory refused\n",
+                count, what, static_cast<unsigned long long>(seed_), found_, missing_, refusals_);
+  }
+
+  TestFolder folder_;
+  const std::string pristine_ = folder_ / "pristine";
+  const std::string directory_ = folder_ / "store";
+  const std::uint64_t seed_ = environment_number("CAIRN_CRASH_SEED", 1);
+  std::mt19937_64 random_{seed_};
+  std::shared_ptr<SpillBuffers> buffers_ = std::make_shared<SpillBuffers>(known_layout(), kBufferBytes);
+  std::vector<TierKey> keys_;
+  std::size_t flips_ = 0;
+  std::size_t found_ = 0;
+  std::size_t missing_ = 0;
+  std::size_t refusals_ = 0;
+};
+
+TEST_F(FlipTest, FlippedBitsAreMissesNeverWrongBytes) {
+  if (kSanitized) std::printf("%zu flips instead of 10000: a sanitizer is on\n", kFlips);
+  for (bool while_open = false; flips_ < kFlips && !HasFailure(); while_open = !while_open) {
+    SCOPED_TRACE("after " + std::to_string(flips_) + " flips, CAIRN_CRASH_SEED=" + std::to_string(seed_));
+    if (while_open) {
+      round_while_open([this] { flip_bits(); });
+    } else {
+      round_while_closed([this] { flip_bits(); });
+    }
+  }
+  report("flips", flips_);
+  EXPECT_GT(found_, missing_);
+  EXPECT_GT(missing_, flips_ / 100);
+}
+
+TEST_F(FlipTest, LostEndsAreMissesNeverWrongBytes) {
+  if (kSanitized) std::printf("%zu truncations instead of 400: a sanitizer is on\n", kTruncations);
+  for (std::size_t truncation = 0; truncation < kTruncations && !HasFailure(); ++truncation) {
+    SCOPED_TRACE("truncation " + std::to_string(truncation) + ", CAIRN_CRASH_SEED=" + std::to_string(seed_));
+    if (truncation % 2 == 0) {
+      round_while_closed([this] { truncate_a_file(); });
+    } else {
+      round_while_open([this] { truncate_a_file(); });
+    }
+  }
+  report("truncations", kTruncations);
+  EXPECT_GT(found_, 0U);
+  EXPECT_GT(missing_, kTruncations);
+}
+
+// The sharpest of all: each bit of a header in turn.
+TEST_F(FlipTest, EachBitOfARecordsHeaderCounts) {
+  restore_directory();
+  std::size_t flips = 0;
+  for (const std::filesystem::path& path : files_of(directory_)) {
+    const std::vector<Extent> extents = extents_of(path);
+    if (extents.empty()) continue;
+    // A few hundred bytes from the start of the first data of each file: superblock or header.
+    for (std::uint64_t bit = 0; bit < 8 * std::min<std::uint64_t>(extents.front().bytes, 256);
+         bit += kSanitized ? 97 : 7) {
+      SCOPED_TRACE(path.filename().string() + ", bit " + std::to_string(bit));
+      restore_directory();
+      const int file = ::open(path.c_str(), O_RDWR | O_CLOEXEC);
+      const auto offset = static_cast<off_t>(extents.front().offset + bit / 8);
+      unsigned char byte = 0;
+      ASSERT_EQ(::pread(file, &byte, 1, offset), 1);
+      byte = static_cast<unsigned char>(byte ^ (1U << bit % 8));
+      ASSERT_EQ(::pwrite(file, &byte, 1, offset), 1);
+      ::close(file);
+      ++flips;
+      if (const std::shared_ptr<SpillStore> store = open_damaged()) check(*store);
+      if (HasFailure()) return;
+    }
+  }
+  report("flips in headers", flips);
+  EXPECT_GT(missing_ + refusals_, 0U);
+}
+
+}  // namespace
+}  // namespace cairn::testing

@@ -1,0 +1,141 @@
+// The power goes at each operation in turn: of what was not synced some writes are there, some are not, some are torn,
+// in any order. Afterwards each record is intact or absent, what was flushed is there, and what was erased and flushed
+// stays away.
+#include <cairn/spill_store.h>
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <cstdint>
+#include <memory>
+#include <random>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "support/environment.h"
+#include "support/faulty_io.h"
+#include "support/sanitizers.h"
+#include "tier/file_store.h"
+#include "tier_crash/known_records.h"
+#include "tier_crash/session.h"
+#include "tier_crash/survivors.h"
+#include "tier_crash/test_folder.h"
+
+namespace cairn::testing {
+namespace {
+
+constexpr std::uint64_t kRoomyBytes = std::uint64_t{4} << 20;
+constexpr std::uint64_t kTinyBytes = std::uint64_t{256} << 10;  // less than the workload's records
+constexpr std::uint64_t kRamBytes = std::uint64_t{96} << 10;
+constexpr std::size_t kBufferBytes = std::size_t{2} << 20;
+constexpr std::size_t kDepth = 8;
+constexpr std::chrono::milliseconds kRetryAfter{1};
+constexpr std::chrono::seconds kFlushTimeout{60};
+constexpr std::size_t kEveryNth = kSanitized ? 5 : 1;
+constexpr std::size_t kSeedsEach = kSanitized ? 1 : 3;
+
+struct Setting {
+  const char* name;
+  std::uint64_t file_bytes_max;
+  std::uint64_t ram_bytes_max;  // 0: no RAM in front of the file
+};
+
+class PowerLossTest : public ::testing::TestWithParam<Setting> {
+ protected:
+  OpenedStore open(std::uint64_t seed) {
+    const auto buffers = std::make_shared<SpillBuffers>(known_layout(), kBufferBytes);
+    OpenedStore opened = open_file_store({.buffers = buffers,
+                                          .directory = directory_,
+                                          .bytes_max = GetParam().file_bytes_max,
+                                          .queue_depth = kDepth,
+                                          .retry_after = kRetryAfter},
+                                         std::make_unique<PowerLossIo>(disk_, kDepth, seed));
+    if (opened.store && GetParam().ram_bytes_max > 0) {
+      opened.store = make_tiered_store(make_ram_store({.buffers = buffers, .bytes_max = GetParam().ram_bytes_max}),
+                                       std::move(opened.store));
+    }
+    return opened;
+  }
+
+  // After a power loss: opened and compared.
+  void check(std::uint64_t seed) {
+    disk_->restore_power();
+    const OpenedStore opened = open(seed);
+    ASSERT_TRUE(opened.store) << opened.error.message;
+    const Recovery recovery = check_recovered(*opened.store, survivors_);
+    EXPECT_EQ(recovery.missing, std::vector<TierKey>{}) << "flushed, not reported as lost, and not there";
+    compared_ += recovery.compared;
+    EXPECT_LE(disk_bytes(directory_), GetParam().file_bytes_max);
+  }
+
+  TestFolder folder_;
+  std::string directory_ = folder_ / "store";
+  std::shared_ptr<PowerLossDisk> disk_ = std::make_shared<PowerLossDisk>();
+  Survivors survivors_{Survivors::Durable::kWhenFlushed};
+  const std::uint64_t seed_ = environment_number("CAIRN_CRASH_SEED", 1);
+  std::size_t compared_ = 0;
+};
+
+TEST_P(PowerLossTest, AtEachOperationLeavesEachRecordIntactOrAbsent) {
+  std::uint64_t nth = 1;
+  for (bool was_cut = true; was_cut; nth += kEveryNth) {
+    for (std::uint64_t seed = seed_; seed < seed_ + kSeedsEach; ++seed) {
+      SCOPED_TRACE("operation " + std::to_string(nth) + ", seed " + std::to_string(seed));
+      directory_ = folder_ / (std::to_string(nth) + "." + std::to_string(seed));
+      disk_ = std::make_shared<PowerLossDisk>();
+      disk_->cut_power_at(nth, seed);
+      survivors_ = Survivors(Survivors::Durable::kWhenFlushed);
+      OpenedStore opened = open(seed);
+      if (!opened.store) {
+        EXPECT_EQ(opened.error.reason, SpillOpenError::Reason::kIo) << opened.error.message;
+        EXPECT_TRUE(disk_->power_is_cut());
+      } else {
+        Session session(std::exchange(opened.store, nullptr), survivors_);
+        session.run_small_workload(kFlushTimeout);
+        session.note_lost();
+      }
+      was_cut = disk_->power_is_cut();
+      if (!was_cut) disk_->cut_power(seed);  // after the last operation
+      check(seed);
+      if (HasFailure()) return;
+      std::filesystem::remove_all(directory_);
+    }
+  }
+  std::printf("%llu operations, each %zu. one with %zu seeds%s: %zu records compared\n",
+              static_cast<unsigned long long>(nth), kEveryNth, kSeedsEach,
+              kSanitized ? " (fewer: a sanitizer is on)" : "", compared_);
+  EXPECT_GT(nth, 20U);
+  EXPECT_GT(compared_, nth / kEveryNth);
+}
+
+TEST_P(PowerLossTest, OneAfterTheOtherOnTheSameDirectory) {
+  constexpr std::uint64_t kLives = kSanitized ? 15 : 150;
+  constexpr std::size_t kOperations = 60;
+  std::mt19937_64 random(seed_);
+  for (std::uint64_t life = 0; life < kLives; ++life) {
+    SCOPED_TRACE("life " + std::to_string(life) + ", CAIRN_CRASH_SEED=" + std::to_string(seed_));
+    {
+      OpenedStore opened = open(random());
+      ASSERT_TRUE(opened.store) << opened.error.message;
+      (void)opened.store->take_recovered();
+      Session session(std::exchange(opened.store, nullptr), survivors_);
+      disk_->cut_power_at(disk_->operations() + 1 + random() % (2 * kOperations), random());
+      session.run_random_workload(random, kOperations, kFlushTimeout);
+      session.note_lost();
+    }
+    if (!disk_->power_is_cut()) disk_->cut_power(random());
+    check(random());
+    if (HasFailure()) return;
+  }
+  std::printf("%llu lives, CAIRN_CRASH_SEED=%llu%s: %zu records compared\n", static_cast<unsigned long long>(kLives),
+              static_cast<unsigned long long>(seed_), kSanitized ? " (fewer: a sanitizer is on)" : "", compared_);
+  EXPECT_GT(compared_, kLives);
+}
+
+INSTANTIATE_TEST_SUITE_P(All, PowerLossTest,
+                         ::testing::Values(Setting{"RoomyFile", kRoomyBytes, 0}, Setting{"TinyFile", kTinyBytes, 0},
+                                           Setting{"RamBeforeTinyFile", kTinyBytes, kRamBytes}),
+                         [](const ::testing::TestParamInfo<Setting>& setting) { return setting.param.name; });
+
+}  // namespace
+}  // namespace cairn::testing
