@@ -15,6 +15,7 @@ namespace cairn {
 
 template <class Value>
 using IdMap = boost::unordered_flat_map<std::uint64_t, Value, IdHash>;
+using IdSet = boost::unordered_flat_set<std::uint64_t, IdHash>;
 
 // After it, `extra` insertions don't allocate. Throws std::bad_alloc and changes nothing that can be seen. Growth is
 // geometric; a plain reserve(size() + extra) would rehash, or even shrink the table, at every call.
