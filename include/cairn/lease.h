@@ -202,6 +202,7 @@ class Lease {
   friend class ManagerCore;
   explicit Lease(std::unique_ptr<Body> body) noexcept;
   [[nodiscard]] Body& body() const;
+  [[nodiscard]] Body& loaded_body(const char* call) const;
 
   std::unique_ptr<Body> body_;
 };
