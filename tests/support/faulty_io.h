@@ -20,7 +20,7 @@ namespace cairn::testing {
 struct IoFault {
   enum class Effect : std::uint8_t {
     kFail,   // its result is `error`
-    kShort,  // only its first `bytes` are read or written, and its result says so
+    kShort,  // only its first `bytes` are read or written, and its result says so. Reads and writes that are longer
     kSlow,   // it is done, and its result comes, only later: see `operations_until_done`
     kLose,   // its result never comes
   };
@@ -35,7 +35,8 @@ struct IoFault {
   bool done_all_the_same = false;
   std::size_t bytes = 0;  // kShort: a multiple of 4096 less than its length
   // kSlow: it is done when that many more operations were submitted, or that many more calls of wait were made,
-  // whichever comes first; or at FaultPlan::release(). Both 0: only at release().
+  // whichever comes first; or at FaultPlan::release(). Both 0: only at release(). A wait that nothing else is under
+  // way for returns at once, as long as an operation waits for waits.
   std::uint64_t operations_until_done = 0;
   std::uint64_t waits_until_done = 0;
 };
