@@ -258,7 +258,7 @@ replay::Workload load(const Arguments& arguments, replay::Report& report) {
 }
 
 void compare(const replay::Workload& workload, replay::Report& report) {
-  ProgressMeter progress(workload.size() * kRuns);
+  ProgressMeter progress(workload.size() * kRuns, "replayed", "requests");
   report.options.replay.on_request_done = [&progress] { progress.add_one(); };
   report.comparison = replay::compare(workload, report.options);
   report.options.replay.on_request_done = nullptr;
@@ -272,7 +272,7 @@ void verify(const replay::Workload& workload, const Arguments& arguments, replay
     verified.options.snapshots->slots = *arguments.snapshots;
   }
   const replay::PoolSize& pool = report.options.pool;
-  ProgressMeter progress(workload.size() * (pool.is_share() ? 2 : 1));
+  ProgressMeter progress(workload.size() * (pool.is_share() ? 2 : 1), "replayed", "requests");
   verified.options.replay = report.options.replay;
   verified.options.replay.on_request_done = [&progress] { progress.add_one(); };
   if (pool.is_share()) {
