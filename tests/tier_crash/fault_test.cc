@@ -12,10 +12,10 @@
 #include <vector>
 
 #include "support/faulty_io.h"
-#include "support/sanitizers.h"
 #include "tier/file_store.h"
 #include "tier_crash/known_records.h"
 #include "tier_crash/session.h"
+#include "tier_crash/sizes.h"
 #include "tier_crash/survivors.h"
 #include "tier_crash/test_folder.h"
 
@@ -29,7 +29,6 @@ constexpr std::size_t kDepth = 8;
 constexpr std::chrono::milliseconds kIoTimeout{20};
 constexpr std::chrono::milliseconds kRetryAfter{1};
 constexpr std::chrono::seconds kFlushTimeout{60};
-constexpr std::size_t kEveryNth = kSanitized ? 5 : 1;
 
 struct Case {
   const char* name;
@@ -90,9 +89,10 @@ class FaultTest : public ::testing::TestWithParam<std::tuple<bool, Case>> {
 };
 
 TEST_P(FaultTest, AtTheNthOperationLosesNoMoreThanRecords) {
+  const std::uint64_t every = all_or(1, 5);
   std::uint64_t faults = 0;
   std::uint64_t nth = 1;
-  for (bool struck = true; struck; nth += kEveryNth) {
+  for (bool struck = true; struck; nth += every) {
     SCOPED_TRACE("operation " + std::to_string(nth));
     directory_ = folder_ / std::to_string(nth);
     const auto plan = std::make_shared<FaultPlan>();
@@ -124,9 +124,9 @@ TEST_P(FaultTest, AtTheNthOperationLosesNoMoreThanRecords) {
     if (HasFailure()) return;
     std::filesystem::remove_all(directory_);
   }
-  std::printf("%llu faults, at each %zu. operation of %llu%s\n", static_cast<unsigned long long>(faults), kEveryNth,
-              static_cast<unsigned long long>(nth), kSanitized ? " (fewer: a sanitizer is on)" : "");
-  EXPECT_GT(faults, 40 / kEveryNth);
+  std::printf("%llu faults, at each %llu. operation of %llu%s\n", static_cast<unsigned long long>(faults),
+              static_cast<unsigned long long>(every), static_cast<unsigned long long>(nth), reduced_note());
+  EXPECT_GT(faults, 40 / every);
 }
 
 INSTANTIATE_TEST_SUITE_P(All, FaultTest, ::testing::Combine(::testing::Bool(), ::testing::ValuesIn(kCases)),
@@ -186,9 +186,9 @@ INSTANTIATE_TEST_SUITE_P(All, LastingFaultTest, ::testing::Values(EIO, ENOSPC, E
 
 // Any faults at any time, among threads' worth of calls.
 TEST(RandomFaultTest, ManyFaultsLoseNoMoreThanRecords) {
-  constexpr std::uint64_t kRuns = kSanitized ? 4 : 25;
+  const std::uint64_t runs = all_or(25, 4);
   constexpr std::size_t kOperations = 200;
-  for (std::uint64_t seed = 1; seed <= kRuns; ++seed) {
+  for (std::uint64_t seed = 1; seed <= runs; ++seed) {
     SCOPED_TRACE("seed " + std::to_string(seed));
     const TestFolder folder;
     const auto plan = std::make_shared<FaultPlan>();

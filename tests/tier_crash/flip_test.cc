@@ -14,9 +14,8 @@
 #include <utility>
 #include <vector>
 
-#include "support/environment.h"
-#include "support/sanitizers.h"
 #include "tier_crash/known_records.h"
+#include "tier_crash/sizes.h"
 #include "tier_crash/test_folder.h"
 
 namespace cairn::testing {
@@ -25,9 +24,7 @@ namespace {
 constexpr std::size_t kRecords = 60;
 constexpr std::uint64_t kBytesMax = std::uint64_t{16} << 20;
 constexpr std::size_t kBufferBytes = std::size_t{4} << 20;
-constexpr std::size_t kFlips = kSanitized ? 1'000 : 10'000;
 constexpr std::size_t kFlipsInARound = 20;
-constexpr std::size_t kTruncations = kSanitized ? 40 : 400;
 
 struct Extent {
   std::filesystem::path file;
@@ -71,11 +68,12 @@ class FlipTest : public ::testing::Test {
     std::filesystem::copy(pristine_, directory_, std::filesystem::copy_options::recursive);
   }
 
-  // In any file, the small ones as often as the large ones.
+  // Anywhere in the data of all files.
   void flip_one_bit() {
-    const std::vector<std::filesystem::path> files = files_of(directory_);
     std::vector<Extent> extents;
-    while (extents.empty()) extents = extents_of(files[random_() % files.size()]);  // some file has data
+    for (const std::filesystem::path& file : files_of(directory_)) {
+      for (Extent& extent : extents_of(file)) extents.push_back(std::move(extent));
+    }
     std::uint64_t bytes = 0;
     for (const Extent& extent : extents) bytes += extent.bytes;
     std::uint64_t at = random_() % bytes;
@@ -156,14 +154,14 @@ class FlipTest : public ::testing::Test {
   }
 
   void report(const char* what, std::size_t count) const {
-    std::printf("%zu %s, CAIRN_CRASH_SEED=%llu: %zu records found, %zu missing, %zu times the directory refused\n",
-                count, what, static_cast<unsigned long long>(seed_), found_, missing_, refusals_);
+    std::printf("%zu %s%s, CAIRN_CRASH_SEED=%llu: %zu records found, %zu missing, %zu times the directory refused\n",
+                count, what, reduced_note(), static_cast<unsigned long long>(seed_), found_, missing_, refusals_);
   }
 
   TestFolder folder_;
   const std::string pristine_ = folder_ / "pristine";
   const std::string directory_ = folder_ / "store";
-  const std::uint64_t seed_ = environment_number("CAIRN_CRASH_SEED", 1);
+  const std::uint64_t seed_ = crash_seed();
   std::mt19937_64 random_{seed_};
   std::shared_ptr<SpillBuffers> buffers_ = std::make_shared<SpillBuffers>(known_layout(), kBufferBytes);
   std::vector<TierKey> keys_;
@@ -174,8 +172,8 @@ class FlipTest : public ::testing::Test {
 };
 
 TEST_F(FlipTest, FlippedBitsAreMissesNeverWrongBytes) {
-  if (kSanitized) std::printf("%zu flips instead of 10000: a sanitizer is on\n", kFlips);
-  for (bool while_open = false; flips_ < kFlips && !HasFailure(); while_open = !while_open) {
+  const std::size_t flips = all_or(10'000, 1'000);
+  for (bool while_open = false; flips_ < flips && !HasFailure(); while_open = !while_open) {
     SCOPED_TRACE("after " + std::to_string(flips_) + " flips, CAIRN_CRASH_SEED=" + std::to_string(seed_));
     if (while_open) {
       round_while_open([this] { flip_bits(); });
@@ -189,8 +187,8 @@ TEST_F(FlipTest, FlippedBitsAreMissesNeverWrongBytes) {
 }
 
 TEST_F(FlipTest, LostEndsAreMissesNeverWrongBytes) {
-  if (kSanitized) std::printf("%zu truncations instead of 400: a sanitizer is on\n", kTruncations);
-  for (std::size_t truncation = 0; truncation < kTruncations && !HasFailure(); ++truncation) {
+  const std::size_t truncations = all_or(400, 40);
+  for (std::size_t truncation = 0; truncation < truncations && !HasFailure(); ++truncation) {
     SCOPED_TRACE("truncation " + std::to_string(truncation) + ", CAIRN_CRASH_SEED=" + std::to_string(seed_));
     if (truncation % 2 == 0) {
       round_while_closed([this] { truncate_a_file(); });
@@ -198,9 +196,9 @@ TEST_F(FlipTest, LostEndsAreMissesNeverWrongBytes) {
       round_while_open([this] { truncate_a_file(); });
     }
   }
-  report("truncations", kTruncations);
+  report("truncations", truncations);
   EXPECT_GT(found_, 0U);
-  EXPECT_GT(missing_, kTruncations);
+  EXPECT_GT(missing_, truncations);
 }
 
 // The sharpest of all: each bit of a header in turn.
@@ -211,8 +209,7 @@ TEST_F(FlipTest, EachBitOfARecordsHeaderCounts) {
     const std::vector<Extent> extents = extents_of(path);
     if (extents.empty()) continue;
     // A few hundred bytes from the start of the first data of each file: superblock or header.
-    for (std::uint64_t bit = 0; bit < 8 * std::min<std::uint64_t>(extents.front().bytes, 256);
-         bit += kSanitized ? 97 : 7) {
+    for (std::uint64_t bit = 0; bit < 8 * std::min<std::uint64_t>(extents.front().bytes, 256); bit += all_or(7, 97)) {
       SCOPED_TRACE(path.filename().string() + ", bit " + std::to_string(bit));
       restore_directory();
       const int file = ::open(path.c_str(), O_RDWR | O_CLOEXEC);

@@ -21,11 +21,10 @@
 #include <string>
 #include <vector>
 
-#include "support/environment.h"
-#include "support/sanitizers.h"
 #include "tier_crash/kill_log.h"
 #include "tier_crash/known_records.h"
 #include "tier_crash/session.h"
+#include "tier_crash/sizes.h"
 #include "tier_crash/survivors.h"
 #include "tier_crash/test_folder.h"
 
@@ -34,7 +33,6 @@ extern char** environ;
 namespace cairn::testing {
 namespace {
 
-constexpr std::uint64_t kKills = kSanitized ? 12 : 50;
 constexpr std::size_t kBufferBytes = std::size_t{4} << 20;
 // The child is killed after so many entries of its log, at most; every third time at one of the first few.
 constexpr std::size_t kEntriesMax = 600;
@@ -176,12 +174,12 @@ class KillTest : public ::testing::TestWithParam<Setting> {
 };
 
 TEST_P(KillTest, WhatWasAcknowledgedIsThereAfterAKillAtAnyMoment) {
-  const std::uint64_t seed = environment_number("CAIRN_CRASH_SEED", 1);
-  const std::uint64_t in_all = environment_number("CAIRN_CRASH_KILLS", kKills);
+  const std::uint64_t seed = crash_seed();
+  const std::uint64_t in_all = environment_number("CAIRN_CRASH_KILLS", all_or(50, 12));
   const std::uint64_t kills = (in_all + kSettings.size() - 1) / kSettings.size();
   std::printf("%s: %llu of %llu kills%s, CAIRN_CRASH_SEED=%llu\n", GetParam().name,
-              static_cast<unsigned long long>(kills), static_cast<unsigned long long>(in_all),
-              kSanitized ? " (fewer: a sanitizer is on)" : "", static_cast<unsigned long long>(seed));
+              static_cast<unsigned long long>(kills), static_cast<unsigned long long>(in_all), reduced_note(),
+              static_cast<unsigned long long>(seed));
   for (std::uint64_t kill = 0; kill < kills; ++kill) {
     SCOPED_TRACE("kill " + std::to_string(kill) + ", CAIRN_CRASH_SEED=" + std::to_string(seed));
     run_and_kill(seed * 1'000'003 + kill);

@@ -12,12 +12,11 @@
 #include <utility>
 #include <vector>
 
-#include "support/environment.h"
 #include "support/faulty_io.h"
-#include "support/sanitizers.h"
 #include "tier/file_store.h"
 #include "tier_crash/known_records.h"
 #include "tier_crash/session.h"
+#include "tier_crash/sizes.h"
 #include "tier_crash/survivors.h"
 #include "tier_crash/test_folder.h"
 
@@ -31,8 +30,6 @@ constexpr std::size_t kBufferBytes = std::size_t{2} << 20;
 constexpr std::size_t kDepth = 8;
 constexpr std::chrono::milliseconds kRetryAfter{1};
 constexpr std::chrono::seconds kFlushTimeout{60};
-constexpr std::size_t kEveryNth = kSanitized ? 5 : 1;
-constexpr std::size_t kSeedsEach = kSanitized ? 1 : 3;
 
 struct Setting {
   const char* name;
@@ -72,14 +69,16 @@ class PowerLossTest : public ::testing::TestWithParam<Setting> {
   std::string directory_ = folder_ / "store";
   std::shared_ptr<PowerLossDisk> disk_ = std::make_shared<PowerLossDisk>();
   Survivors survivors_{Survivors::Durable::kWhenFlushed};
-  const std::uint64_t seed_ = environment_number("CAIRN_CRASH_SEED", 1);
+  const std::uint64_t seed_ = crash_seed();
   std::size_t compared_ = 0;
 };
 
 TEST_P(PowerLossTest, AtEachOperationLeavesEachRecordIntactOrAbsent) {
+  const std::size_t every = all_or(1, 5);
+  const std::size_t seeds = all_or(3, 1);
   std::uint64_t nth = 1;
-  for (bool was_cut = true; was_cut; nth += kEveryNth) {
-    for (std::uint64_t seed = seed_; seed < seed_ + kSeedsEach; ++seed) {
+  for (bool was_cut = true; was_cut; nth += every) {
+    for (std::uint64_t seed = seed_; seed < seed_ + seeds; ++seed) {
       SCOPED_TRACE("operation " + std::to_string(nth) + ", seed " + std::to_string(seed));
       directory_ = folder_ / (std::to_string(nth) + "." + std::to_string(seed));
       disk_ = std::make_shared<PowerLossDisk>();
@@ -102,17 +101,16 @@ TEST_P(PowerLossTest, AtEachOperationLeavesEachRecordIntactOrAbsent) {
     }
   }
   std::printf("%llu operations, each %zu. one with %zu seeds%s: %zu records compared\n",
-              static_cast<unsigned long long>(nth), kEveryNth, kSeedsEach,
-              kSanitized ? " (fewer: a sanitizer is on)" : "", compared_);
+              static_cast<unsigned long long>(nth), every, seeds, reduced_note(), compared_);
   EXPECT_GT(nth, 20U);
-  EXPECT_GT(compared_, nth / kEveryNth);
+  EXPECT_GT(compared_, nth / every);
 }
 
 TEST_P(PowerLossTest, OneAfterTheOtherOnTheSameDirectory) {
-  constexpr std::uint64_t kLives = kSanitized ? 15 : 150;
+  const std::uint64_t lives = all_or(150, 15);
   constexpr std::size_t kOperations = 60;
   std::mt19937_64 random(seed_);
-  for (std::uint64_t life = 0; life < kLives; ++life) {
+  for (std::uint64_t life = 0; life < lives; ++life) {
     SCOPED_TRACE("life " + std::to_string(life) + ", CAIRN_CRASH_SEED=" + std::to_string(seed_));
     {
       OpenedStore opened = open(random());
@@ -127,9 +125,9 @@ TEST_P(PowerLossTest, OneAfterTheOtherOnTheSameDirectory) {
     check(random());
     if (HasFailure()) return;
   }
-  std::printf("%llu lives, CAIRN_CRASH_SEED=%llu%s: %zu records compared\n", static_cast<unsigned long long>(kLives),
-              static_cast<unsigned long long>(seed_), kSanitized ? " (fewer: a sanitizer is on)" : "", compared_);
-  EXPECT_GT(compared_, kLives);
+  std::printf("%llu lives, CAIRN_CRASH_SEED=%llu%s: %zu records compared\n", static_cast<unsigned long long>(lives),
+              static_cast<unsigned long long>(seed_), reduced_note(), compared_);
+  EXPECT_GT(compared_, lives);
 }
 
 INSTANTIATE_TEST_SUITE_P(All, PowerLossTest,

@@ -15,16 +15,14 @@
 #include <utility>
 #include <vector>
 
-#include "support/environment.h"
-#include "support/sanitizers.h"
 #include "tier_crash/known_records.h"
+#include "tier_crash/sizes.h"
 #include "tier_crash/test_folder.h"
 
 namespace cairn::testing {
 namespace {
 
 constexpr std::size_t kThreads = 4;
-constexpr std::size_t kOperations = kSanitized ? 1'500 : 10'000;  // of each thread
 constexpr std::size_t kKeys = 400;
 constexpr std::uint64_t kFileBytes = std::uint64_t{2} << 20;
 constexpr std::uint64_t kRamBytes = std::uint64_t{512} << 10;
@@ -62,9 +60,9 @@ class TierThreadsTest : public ::testing::TestWithParam<FileStoreOptions::Io> {
     });
   }
 
-  void run(std::uint64_t seed) {
+  void run(std::uint64_t seed, std::size_t operations) {
     std::mt19937_64 random(seed);
-    for (std::size_t operation = 0; operation < kOperations; ++operation) {
+    for (std::size_t operation = 0; operation < operations; ++operation) {
       const TierKey key = first_key_ + random() % kKeys;
       const std::uint64_t dice = random() % 100;
       if (dice < 40) {
@@ -105,9 +103,10 @@ class TierThreadsTest : public ::testing::TestWithParam<FileStoreOptions::Io> {
 };
 
 TEST_P(TierThreadsTest, EachCallEndsOnceWithRightBytesAndTheCountsAddUp) {
-  const std::uint64_t seed = environment_number("CAIRN_CRASH_SEED", 1);
-  std::printf("%zu threads, %zu operations each%s, CAIRN_CRASH_SEED=%llu\n", kThreads, kOperations,
-              kSanitized ? " (fewer: a sanitizer is on)" : "", static_cast<unsigned long long>(seed));
+  const std::uint64_t seed = crash_seed();
+  const std::size_t operations = all_or(10'000, 1'500);
+  std::printf("%zu threads, %zu operations each%s, CAIRN_CRASH_SEED=%llu\n", kThreads, operations, reduced_note(),
+              static_cast<unsigned long long>(seed));
   {
     std::latch start(kThreads);
     std::vector<std::jthread> threads;
@@ -115,7 +114,7 @@ TEST_P(TierThreadsTest, EachCallEndsOnceWithRightBytesAndTheCountsAddUp) {
     for (std::size_t id = 0; id < kThreads; ++id) {
       threads.emplace_back([&, id] {
         start.arrive_and_wait();
-        run(seed * kThreads + id);
+        run(seed * kThreads + id, operations);
       });
     }
   }
