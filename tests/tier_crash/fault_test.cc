@@ -212,6 +212,7 @@ TEST(RandomFaultTest, ManyFaultsLoseNoMoreThanRecords) {
       EXPECT_GT(plan->faults(), 0U);
       plan->heal();
       session.run_random_workload(random, kOperations, kFlushTimeout);
+      EXPECT_TRUE(session.flush(kFlushTimeout));
       session.note_lost();
       session.check_stats();
       EXPECT_EQ(session.store().validate(), "");

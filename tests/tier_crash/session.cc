@@ -198,7 +198,7 @@ void Session::check_stats() const {
   const SpillStats stats = store_->stats();
   EXPECT_EQ(stats.pending, 0U);
   EXPECT_EQ(stats.puts, accepted_);
-  EXPECT_EQ(stats.puts_dropped, not_stored_);
+  EXPECT_GE(stats.puts_dropped, not_stored_);  // more if RAM has a store behind it that drops
   EXPECT_EQ(stats.gets, gets_);
   EXPECT_EQ(stats.found_in_ram + stats.found_in_file, found_);
   EXPECT_EQ(stats.misses, missing_);

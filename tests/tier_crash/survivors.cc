@@ -15,6 +15,8 @@ std::string Survivors::note(const KillLogEntry& entry) {
     case What::kPut: {
       State& state = keys_[entry.key];
       state.erased = state.gone = false;
+      // The file may evict what RAM holds once more, and nobody is told.
+      if (durable_ == Durable::kWhenFlushed) state.durable = false;
       ++untold_puts_;
       return "";
     }
