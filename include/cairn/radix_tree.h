@@ -9,7 +9,7 @@
 //
 // and pins, for whoever reads a snapshot that others may evict or replace meanwhile:
 //
-//     auto [handle, match, pin] = tree.acquire(prompt, {.pin_snapshot = true});
+//     auto [handle, match, pin, stored] = tree.acquire(prompt, {.pin_snapshot = true});
 //     if (pin.valid()) restore_from(pin.slot());                       // nobody reuses the slot meanwhile
 //     if (auto slot = tree.unpin_snapshot(pin)) free(*slot);           // ours to free if the snapshot is gone
 //
@@ -60,8 +60,12 @@ struct RadixTreeCounters {
   std::uint64_t snapshots_evicted = 0;   // evict_snapshot_lru, and kDrop of evict_snapshot_to_tier
   std::uint64_t spills = 0;              // kSpill of evict_snapshot_to_tier
   std::uint64_t promotions = 0;          // promote_snapshot that answered true
-  std::uint64_t forgotten_keys = 0;      // forget_snapshot_tier_key that answered true
+  std::uint64_t forgotten_keys = 0;      // forgets that answered true for a snapshot
   std::uint64_t orphaned_keys = 0;       // keys that take_orphaned_tier_keys returned or will return
+
+  std::uint64_t blocks_spilled = 0;    // kSpill of evict_blocks_to_tier
+  std::uint64_t blocks_saved = 0;      // by save_blocks
+  std::uint64_t forgotten_blocks = 0;  // forget_tier_key that answered true for a block
 
   std::uint64_t protocol_errors = 0;  // releases, by tokens, of what no caller can have held
 
