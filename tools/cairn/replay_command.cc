@@ -17,6 +17,7 @@
 #include "replay/report.h"
 #include "replay/trace_reader.h"
 #include "replay/verified_replayer.h"
+#include "replay_tier_options.h"
 
 namespace cairn::tool {
 namespace {
@@ -42,6 +43,8 @@ constexpr const char* kExamples = R"(Examples:
       with an engine that writes every KV block and checks every byte it gets
   cairn replay --engine verify --snapshots 200 --checkpoint-every 1024
       the same of a hybrid model, whose recurrent state is kept in 200 slots
+  cairn replay --engine verify --ram-tier-bytes 256M --spill-dir /tmp/spill --spill-bytes 4G
+      what leaves memory goes to RAM and from there to files, and comes back
   zcat tokens.jsonl.gz | cairn replay - --json - | jq '.runs[].token_hit_rate'
       tokens from standard input, the report as JSON
 
@@ -61,6 +64,7 @@ struct Arguments {
   std::size_t prefill_chunk = replay::VerifiedReplayOptions{}.prefill_chunk_tokens;
   std::optional<std::size_t> snapshots;
   replay::SnapshotOptions snapshot;  // but for the slots
+  TierArguments tiers;
   std::string json;
 };
 
@@ -220,6 +224,7 @@ void check_combinations(const CLI::App& command, const Arguments& arguments) {
           name, fmt::format("{}: without --snapshots no state is kept; add --snapshots N", value(name)));
     }
   }
+  check_tier_combinations(command, arguments.tiers, arguments.verify);
   const std::size_t block_size = arguments.replay.block_size;
   const std::size_t every = arguments.snapshot.checkpoint_every_tokens;
   if (every % block_size != 0) {
@@ -271,6 +276,9 @@ void verify(const replay::Workload& workload, const Arguments& arguments, replay
     verified.options.snapshots = arguments.snapshot;
     verified.options.snapshots->slots = *arguments.snapshots;
   }
+  if (arguments.tiers.given()) verified.options.tiers = arguments.tiers.tiers;
+  verified.options.skip = arguments.tiers.skip;
+  verified.options.stop_after = arguments.tiers.stop_after;
   const replay::PoolSize& pool = report.options.pool;
   ProgressMeter progress(workload.size() * (pool.is_share() ? 2 : 1), "replayed", "requests");
   verified.options.replay = report.options.replay;
@@ -317,6 +325,7 @@ void add_replay_command(CLI::App& app) {
   add_trace_options(*command, *arguments);
   add_engine_options(*command, *arguments);
   add_verifying_options(*command, *arguments);
+  add_tier_options(*command, arguments->tiers);
   command
       ->add_option("--json", arguments->json,
                    "Write every number and the settings to a file; - prints them instead "
