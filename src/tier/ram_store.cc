@@ -96,6 +96,15 @@ void RamStore::erase(TierKey key) noexcept {
   if (take_out(key) != nullptr) ++counted_.erased_records;
 }
 
+std::vector<TierKey> RamStore::records_of(std::string_view adapter) const {
+  const MutexLock lock(mutex_);
+  std::vector<TierKey> keys;
+  for (const RamRecord& record : lru_) {
+    if (record.lineage.adapter == adapter) keys.push_back(record.key);
+  }
+  return keys;
+}
+
 std::optional<Tier> RamStore::touch(TierKey key) noexcept {
   const MutexLock lock(mutex_);
   if (use(key) == nullptr) return std::nullopt;
@@ -166,9 +175,10 @@ RamRecordPtr RamStore::find(TierKey key) noexcept {
   return use(key);
 }
 
-bool RamStore::contains(TierKey key) const noexcept {
+RamRecordPtr RamStore::peek(TierKey key) const noexcept {
   const MutexLock lock(mutex_);
-  return records_.contains(key);
+  const auto found = records_.find(key);
+  return found == records_.end() ? nullptr : found->second;
 }
 
 bool RamStore::remove(TierKey key) noexcept {

@@ -42,6 +42,7 @@ class RamStore final : public SpillStore {
   [[nodiscard]] PutResult put(TierKey key, const RecordLineage& lineage, SpillBufferPtr buffer, PutDone done) override;
   void get(TierKey key, GetDone done) override;
   void erase(TierKey key) noexcept override;
+  [[nodiscard]] std::vector<TierKey> records_of(std::string_view adapter) const override;
   [[nodiscard]] std::optional<Tier> touch(TierKey key) noexcept override;
   [[nodiscard]] std::vector<TierKey> take_lost() override;
   [[nodiscard]] bool flush(std::chrono::milliseconds timeout) override;
@@ -57,7 +58,7 @@ class RamStore final : public SpillStore {
   [[nodiscard]] bool put_handing_over(const RamRecordPtr& record, const HandOver& hand_over);
   // Counts as a use. Null if there is none.
   [[nodiscard]] RamRecordPtr find(TierKey key) noexcept;
-  [[nodiscard]] bool contains(TierKey key) const noexcept;
+  [[nodiscard]] RamRecordPtr peek(TierKey key) const noexcept;  // the same, but no use
   // False if there is none.
   bool remove(TierKey key) noexcept;
   // Least recently used first. Throws std::bad_alloc.
