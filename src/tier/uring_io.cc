@@ -28,8 +28,9 @@ using std::chrono::milliseconds;
 
 constexpr milliseconds kAbandonAfter{1'000};
 constexpr std::chrono::hours kWaitMax{24};  // no timeout overflows the clock
-// Requests go to the kernel in pieces of that size.
-constexpr std::size_t kPieceBytes = std::size_t{1} << 30;
+// The kernel has 32 bits for it; a longer request is done as far, and its result says so. Requests are not split: in
+// pieces of 1 to 16 MiB those of 64 MiB took as long, or longer.
+constexpr std::size_t kLengthMax = std::size_t{1} << 30;
 constexpr std::size_t kBytesAtOnce = std::size_t{256} << 10;
 constexpr std::size_t kEntriesMax = 256;
 constexpr std::uint64_t kPollData = ~std::uint64_t{0};  // user_data of the poll entry
@@ -53,8 +54,8 @@ class UringIo final : public AsyncIo {
 
   ~UringIo() override {
     const Clock::time_point deadline = Clock::now() + kAbandonAfter;
-    std::vector<IoResult> results(slots_.size());
-    while (ring_open_ && free_slots_.size() < slots_.size() && Clock::now() < deadline) {
+    std::vector<IoResult> results(tokens_.size());
+    while (ring_open_ && free_slots_.size() < tokens_.size() && Clock::now() < deadline) {
       (void)wait(results, std::chrono::ceil<milliseconds>(deadline - Clock::now()));
     }
     if (ring_open_) io_uring_queue_exit(&ring_);
@@ -62,20 +63,17 @@ class UringIo final : public AsyncIo {
   }
 
   [[nodiscard]] std::string_view name() const noexcept override { return "io_uring"; }
-  [[nodiscard]] std::size_t depth() const noexcept override { return slots_.size(); }
+  [[nodiscard]] std::size_t depth() const noexcept override { return tokens_.size(); }
 
   void submit(const IoRequest& request) noexcept override {
     CAIRN_CHECK(free_slots_.size() > done_.size());  // the caller keeps below depth()
     const std::uint32_t number = free_slots_.back();
     free_slots_.pop_back();
-    Slot& slot = slots_[number];
-    slot = {.token = request.token, .whole = request.length, .bytes = request.length};
-    const bool transfers = request.kind == IoRequest::Kind::kRead || request.kind == IoRequest::Kind::kWrite;
-    if (!transfers) slot.whole = slot.bytes = 0;
-    slot.pieces = transfers ? static_cast<std::uint32_t>((request.length + kPieceBytes - 1) / kPieceBytes) : 1;
-    slot.pieces = std::max(slot.pieces, 1U);
-    for (std::uint32_t piece = 0; piece < slot.pieces; ++piece) prepare(request, number, piece);
-    if (transfers) prepared_bytes_ += request.length;
+    tokens_[number] = request.token;
+    prepare(request, number);
+    if (request.kind == IoRequest::Kind::kRead || request.kind == IoRequest::Kind::kWrite) {
+      prepared_bytes_ += request.length;
+    }
     if (prepared_bytes_ >= kBytesAtOnce) hand_over();
   }
 
@@ -105,16 +103,7 @@ class UringIo final : public AsyncIo {
   }
 
  private:
-  // One request. Its pieces complete in any order.
-  struct Slot {
-    std::uint64_t token = 0;
-    std::size_t whole = 0;  // bytes asked for
-    std::size_t bytes = 0;  // transferred without a gap, as far as its pieces have completed
-    int error = 0;
-    std::uint32_t pieces = 0;  // not completed
-  };
-
-  explicit UringIo(std::size_t depth) : slots_(depth) {
+  explicit UringIo(std::size_t depth) : tokens_(depth) {
     free_slots_.reserve(depth);
     done_.reserve(depth);
     for (std::size_t i = depth; i > 0; --i) free_slots_.push_back(static_cast<std::uint32_t>(i - 1));
@@ -123,11 +112,11 @@ class UringIo final : public AsyncIo {
   bool open() {
     event_ = ::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     if (event_ < 0) return false;
-    const auto entries = static_cast<unsigned>(std::clamp<std::size_t>(slots_.size() + 1, 8, kEntriesMax));
+    const auto entries = static_cast<unsigned>(std::clamp<std::size_t>(tokens_.size() + 1, 8, kEntriesMax));
     io_uring_params params{};
     params.flags = IORING_SETUP_CLAMP | IORING_SETUP_CQSIZE;
     params.cq_entries =
-        static_cast<unsigned>(std::clamp<std::size_t>(2 * slots_.size(), 2 * entries, 8 * kEntriesMax));
+        static_cast<unsigned>(std::clamp<std::size_t>(2 * tokens_.size(), 2 * entries, 8 * kEntriesMax));
     if (io_uring_queue_init_params(entries, &ring_, &params) != 0) return false;
     ring_open_ = true;
     // Of Linux 5.11; all operations are older.
@@ -160,16 +149,15 @@ class UringIo final : public AsyncIo {
     return entry;
   }
 
-  void prepare(const IoRequest& request, std::uint32_t slot, std::uint32_t piece) noexcept {
+  void prepare(const IoRequest& request, std::uint32_t slot) noexcept {
     io_uring_sqe* entry = next_entry();
-    const std::size_t begin = piece * kPieceBytes;
-    const auto length = static_cast<unsigned>(std::min(request.length - begin, kPieceBytes));
+    const auto length = static_cast<unsigned>(std::min(request.length, kLengthMax));
     switch (request.kind) {
       case IoRequest::Kind::kRead:
-        io_uring_prep_read(entry, request.file, request.memory + begin, length, request.offset + begin);
+        io_uring_prep_read(entry, request.file, request.memory, length, request.offset);
         break;
       case IoRequest::Kind::kWrite:
-        io_uring_prep_write(entry, request.file, request.memory + begin, length, request.offset + begin);
+        io_uring_prep_write(entry, request.file, request.memory, length, request.offset);
         break;
       case IoRequest::Kind::kSync:
         io_uring_prep_fsync(entry, request.file, IORING_FSYNC_DATASYNC);
@@ -179,7 +167,7 @@ class UringIo final : public AsyncIo {
                                 static_cast<off_t>(request.offset), static_cast<off_t>(request.length));
         break;
     }
-    io_uring_sqe_set_data64(entry, std::uint64_t{slot} << 32 | piece);
+    io_uring_sqe_set_data64(entry, slot);
   }
 
   void watch_event() noexcept {
@@ -219,34 +207,20 @@ class UringIo final : public AsyncIo {
       if (data == kPollData) {
         watching_ = false;
         take_wakes();
-      } else if (complete(data, result)) {
-        const auto number = static_cast<std::uint32_t>(data >> 32);
-        const Slot& slot = slots_[number];
-        done_.push_back({.token = slot.token, .error = slot.error, .bytes = slot.error == 0 ? slot.bytes : 0});
-        free_slots_.push_back(number);
+      } else {
+        const bool failed = result < 0;
+        done_.push_back({.token = tokens_[data],
+                         .error = failed ? -result : 0,
+                         .bytes = failed ? 0 : static_cast<std::size_t>(result)});
+        free_slots_.push_back(static_cast<std::uint32_t>(data));
       }
     }
   }
 
-  // Whether it was the request's last piece.
-  bool complete(std::uint64_t data, int result) noexcept {
-    Slot& slot = slots_[data >> 32];
-    const std::size_t begin = (data & 0xFFFF'FFFF) * kPieceBytes;
-    if (result < 0) {
-      slot.error = -result;
-    } else if (slot.whole > 0) {
-      const std::size_t asked = std::min(slot.whole - begin, kPieceBytes);
-      if (static_cast<std::size_t>(result) < asked) {
-        slot.bytes = std::min(slot.bytes, begin + static_cast<std::size_t>(result));
-      }
-    }
-    return --slot.pieces == 0;
-  }
-
-  std::vector<Slot> slots_;
+  std::vector<std::uint64_t> tokens_;  // the callers', of what is under way, by slot
   // These two never grow beyond what they reserve at first.
-  std::vector<std::uint32_t> free_slots_;
-  std::vector<IoResult> done_;  // not handed out
+  std::vector<std::uint32_t> free_slots_;  // also those of done_
+  std::vector<IoResult> done_;             // not handed out
   io_uring ring_{};
   bool ring_open_ = false;
   int event_ = -1;

@@ -12,8 +12,11 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
+#include <filesystem>
 #include <future>
+#include <iterator>
 #include <map>
+#include <ostream>
 #include <thread>
 
 #include "tier/io_fixtures.h"
@@ -41,6 +44,9 @@ struct Implementation {
   const char* name;
   std::unique_ptr<AsyncIo> (*make)(std::size_t depth);
 };
+void PrintTo(const Implementation& implementation, std::ostream* out) {
+  *out << implementation.name;
+}
 
 class AsyncIoTest : public ::testing::TestWithParam<Implementation> {
  protected:
@@ -312,6 +318,11 @@ class HangingMemory {
   bool hangs_ = false;
 };
 
+std::size_t threads_of_this_process() {
+  const std::filesystem::directory_iterator tasks("/proc/self/task");
+  return static_cast<std::size_t>(std::distance(begin(tasks), end(tasks)));
+}
+
 TEST(UringIoTest, TheDestructorDoesNotWaitForeverForADeviceThatHangs) {
   std::unique_ptr<AsyncIo> io = make_uring_io(4);
   if (io == nullptr) GTEST_SKIP() << "this kernel, or the sandbox around this process, does not allow io_uring";
@@ -333,6 +344,7 @@ TEST(ThreadedIoTest, TheDestructorDoesNotWaitForeverForADeviceThatHangs) {
   const ScratchFile scratch;
   Pages pages = Pages::numbered(1, 1);
   scratch.write(pages);
+  const std::size_t threads_before = threads_of_this_process();
   std::unique_ptr<AsyncIo> io = make_threaded_io(4, 1);
   IoRequest hanging = read_request(scratch.file(), 0, pages, 1);
   hanging.memory = memory.data();
@@ -346,6 +358,7 @@ TEST(ThreadedIoTest, TheDestructorDoesNotWaitForeverForADeviceThatHangs) {
   io.reset();
   EXPECT_LT(std::chrono::steady_clock::now() - start, kLong);
   memory.release();
+  while (threads_of_this_process() > threads_before) std::this_thread::yield();
   EXPECT_EQ(scratch.read(1), pages);  // what was not begun never is
 }
 
