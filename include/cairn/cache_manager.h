@@ -53,7 +53,7 @@ struct SpillOptions {
   std::size_t fetch_tokens_min = 256;
   // 0: measured, each as a moving average; the first fetches are made in any case. Prefill is measured over steps of
   // 256 tokens and more, from their first Lease::writes to step_done.
-  double fetch_bytes_per_s = 0;
+  double fetch_bytes_per_s = 0;  // of either tier; measured, each has its own
   double prefill_tokens_per_s = 0;
   std::size_t fetch_depth = 64;  // records that one lease asks for at once
 };
@@ -110,7 +110,9 @@ struct Request {
 struct Admission {
   std::optional<Lease> lease;
   std::size_t missing_blocks = 0;  // if there is none: so many blocks could not be had, even by evicting
-  bool never_fits = false;         // it needs more blocks than there are
+  // Of those: so many are free as soon as the device has copied their bytes out for the store. Try again then.
+  std::size_t leaving_blocks = 0;
+  bool never_fits = false;  // it needs more blocks than there are
 };
 
 // What admit would find, for schedulers that order by cached prefix.
@@ -181,7 +183,8 @@ struct ManagerStats {
   std::uint64_t recovered_blocks = 0;  // found in the store at the start
   std::uint64_t recovered_snapshots = 0;
   std::uint64_t useless_records = 0;      // found too, but what they hang on was lost: erased
-  double fetch_bytes_per_s = 0;           // now: as measured or given; 0: not measured yet
+  double ram_fetch_bytes_per_s = 0;       // now: as measured or given; 0: not measured yet
+  double file_fetch_bytes_per_s = 0;      // the same
   double prefill_tokens_per_s = 0;        // the same
   std::size_t loading_leases = 0;         // now
   std::size_t recorded_blocks = 0;        // now: blocks with a record, in memory or not

@@ -14,6 +14,7 @@
 #include <cairn/prefix_cache.h>
 
 #include <array>
+#include <atomic>
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
@@ -22,15 +23,16 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace cairn {
 
 // Everything that changes the bytes of all records alike. Compared field by field, exactly.
 struct ModelFingerprint {
-  std::string weights;      // which weights: a digest or a name with its revision
-  std::string kv_type;      // "fp16", "fp8_e4m3", ...
-  std::string layout;       // how a block's and a snapshot's bytes are laid out
+  std::string weights{};    // which weights: a digest or a name with its revision
+  std::string kv_type{};    // "fp16", "fp8_e4m3", ...
+  std::string layout{};     // how a block's and a snapshot's bytes are laid out
   std::uint32_t ranks = 1;  // tensor-parallel ranks
 
   friend bool operator==(const ModelFingerprint&, const ModelFingerprint&) = default;
@@ -186,6 +188,9 @@ class SpillStore {
  public:
   virtual ~SpillStore();
 
+  // For whoever gives out its keys, a CacheManager: true once. Keys of two of them would mean different places.
+  [[nodiscard]] bool claim() noexcept { return !claimed_.exchange(true, std::memory_order_relaxed); }
+
   [[nodiscard]] virtual const std::shared_ptr<SpillBuffers>& buffers() const noexcept = 0;
   // Keys of this run of the store count up from here: it has never handed out them or later ones. Not 0.
   [[nodiscard]] virtual TierKey first_key() const noexcept = 0;
@@ -199,6 +204,9 @@ class SpillStore {
   virtual void get(TierKey key, GetDone done) = 0;
   // No get finds it from now on. Not reported by take_lost.
   virtual void erase(TierKey key) noexcept = 0;
+  // For clearing an adapter: the keys of all its records, whatever their generation and salt; a few of others may be
+  // among them. O(records). Throws std::bad_alloc.
+  [[nodiscard]] virtual std::vector<TierKey> records_of(std::string_view adapter) const = 0;
   // Whether there is such a record, and where; counts as a use.
   [[nodiscard]] virtual std::optional<Tier> touch(TierKey key) noexcept = 0;
   // Each once: the keys of records that were accepted and are no more, but for those that were erased: evicted,
@@ -220,6 +228,9 @@ class SpillStore {
   [[nodiscard]] virtual SpillStats stats() const = 0;
   // Checks every invariant. Empty, or what is wrong. O(records).
   [[nodiscard]] virtual std::string validate() const = 0;
+
+ private:
+  std::atomic<bool> claimed_{false};
 };
 
 // In RAM; least recently used first. `done` is called before put returns.

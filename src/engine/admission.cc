@@ -64,6 +64,7 @@ Admission ManagerCore::admit(const Request& request) {
     counts_.refused_admissions.add(1);
     return {.lease = std::nullopt,
             .missing_blocks = blocks_for(wanted) - options_.blocks->total_blocks(),
+            .leaving_blocks = 0,
             .never_fits = true};
   }
 
@@ -112,7 +113,8 @@ Admission ManagerCore::admit(const Request& request) {
   }
   if (missing > 0) {
     counts_.refused_admissions.add(1);
-    return {.lease = std::nullopt, .missing_blocks = missing, .never_fits = false};
+    const std::size_t leaving = has_store() ? std::min(missing, spiller_->blocks_leaving()) : 0;
+    return {.lease = std::nullopt, .missing_blocks = missing, .leaving_blocks = leaving, .never_fits = false};
   }
   const bool branches = parts && matched > 0;
   const bool second_sight =
@@ -123,7 +125,7 @@ Admission ManagerCore::admit(const Request& request) {
   } else if (names.publish_limit < prompt.size() && !request.no_publish) {
     counts_.uncacheable_media.add(1);
   }
-  return {.lease = Lease(std::move(body)), .missing_blocks = 0, .never_fits = false};
+  return {.lease = Lease(std::move(body)), .missing_blocks = 0, .leaving_blocks = 0, .never_fits = false};
 }
 
 Peeked ManagerCore::peek(const Request& request) const {

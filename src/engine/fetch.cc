@@ -153,14 +153,14 @@ Fetch::Outcome Fetch::take_outcome() {
     if (is_snapshot(item)) {
       outcome.snapshot = came;
       outcome.snapshot_tier = tier;
-      if (came) outcome.bytes += snapshots_->slot_bytes();
+      if (came) outcome.bytes.add(tier, snapshots_->slot_bytes());
       continue;
     }
     gap = gap || !came;
     if (gap) continue;
     ++outcome.blocks;
     outcome.block_tiers.push_back(tier);
-    outcome.bytes += allocator_->block_bytes();
+    outcome.bytes.add(tier, allocator_->block_bytes());
   }
   outcome.seconds = seconds_;
   return outcome;

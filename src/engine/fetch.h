@@ -13,6 +13,7 @@
 #include "cairn/block_pool.h"
 #include "cairn/snapshot_pool.h"
 #include "cairn/spill_store.h"
+#include "engine/fetch_cost.h"
 #include "engine/state_load.h"
 
 namespace cairn {
@@ -47,7 +48,7 @@ class Fetch : public std::enable_shared_from_this<Fetch> {
     bool snapshot = false;
     Tier snapshot_tier = Tier::kRam;
     std::vector<TierKey> missing;  // that the store does not have
-    std::size_t bytes = 0;         // that came
+    FetchBytes bytes;              // that came
     double seconds = 0;
   };
   // After it is over, once.

@@ -66,7 +66,6 @@ std::size_t Lease::Body::look_up(std::span<const TokenId> prompt, std::size_t li
   restore_tokens_ = acquired.match.ssm_snapshot_tokens;
   table_ = std::move(acquired.match.matched_blocks);
   stored_blocks_ = std::move(acquired.stored_blocks);
-  if (core_->options().spill.block_uses_min > 1) core_->block_uses().use(table_);
   if (!blocks && limit > 0) {
     auto found = core_->tree().find_snapshot(prompt.first(limit), options);
     pin_ = std::move(found.pin);

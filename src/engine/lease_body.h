@@ -142,7 +142,9 @@ class Lease::Body final : public Parkable {
   struct Loading {
     std::size_t tokens = 0;  // to be reused once all has come
     std::vector<TierKey> block_keys{};
+    std::vector<Tier> block_tiers{};  // as they were found, parallel to it
     std::optional<TierKey> snapshot_key{};
+    Tier snapshot_tier = Tier::kRam;
     SnapshotId slot = 0;  // for that snapshot: ours until `fetch` fills it
     SnapshotPin pin{};    // or the snapshot, if it is resident
     std::shared_ptr<Fetch> fetch{};
@@ -157,10 +159,12 @@ class Lease::Body final : public Parkable {
   void count(const Admitted& admitted, std::size_t from_ram, std::size_t from_file) noexcept;
   void share_blocks(std::size_t tokens);
   void drop_copies() noexcept;
+  [[nodiscard]] bool find_records(std::span<const TokenId> prompt, std::size_t limit, Loading& loading);
+  [[nodiscard]] FetchBytes bytes_of(const Loading& loading) const;
   [[nodiscard]] bool choose_state(std::span<const TokenId> prompt, Loading& loading, std::size_t reach);
   void start_fetch();
   void give_up_loading(Loading& loading) noexcept;
-  void publish_loaded(std::size_t tokens) noexcept;
+  void publish_loaded() noexcept;
   [[nodiscard]] bool restore_loaded(Loading& loading, const Fetch::Outcome& outcome);
   [[nodiscard]] bool go_back_to_memory() noexcept;
   struct ByTier {

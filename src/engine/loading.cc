@@ -13,28 +13,11 @@ namespace cairn {
 
 void Lease::Body::choose_fetch(std::span<const TokenId> prompt, std::size_t limit) {
   ManagerCore& core = *core_;
-  const std::size_t block_size = core.block_size();
   const std::size_t matched = handle_.tokens();
   const std::size_t base = core.has_snapshots() ? restore_tokens_ : matched;
   Loading loading{.block_keys = std::exchange(stored_blocks_, {})};
-  std::vector<TierKey>& keys = loading.block_keys;
-  for (bool all_there = false; !all_there;) {
-    const std::size_t reach = core.has_blocks() ? std::min(limit, matched + keys.size() * block_size) : limit;
-    loading.tokens = reach;
-    if (core.has_snapshots() && !choose_state(prompt, loading, reach)) return;
-    if (loading.tokens <= base) return;
-    if (!core.has_blocks()) break;
-    const std::size_t needed = core.blocks_for(loading.tokens);
-    keys.resize(needed - std::min(needed, matched / block_size));
-    // A record that is evicted to make room for what we store to make room for it would be a bad bargain: what was
-    // touched last is evicted last.
-    const auto gone = std::ranges::find_if(keys, [&](TierKey key) { return !core.options().store->touch(key); });
-    all_there = gone == keys.end();
-    keys.erase(gone, keys.end());
-  }
-  std::size_t bytes = 0;
-  if (core.has_blocks()) bytes += keys.size() * core.options().blocks->block_bytes();
-  if (loading.snapshot_key) bytes += core.options().snapshots->slot_bytes();
+  if (!find_records(prompt, limit, loading)) return;
+  const FetchBytes bytes = bytes_of(loading);
   bool worth_it = core.fetch_cost().pays(bytes, loading.tokens - base);
   if (!worth_it) core.counts().unprofitable_fetches.add(1);
   if (worth_it && loading.snapshot_key) {
@@ -49,6 +32,48 @@ void Lease::Body::choose_fetch(std::span<const TokenId> prompt, std::size_t limi
   }
 }
 
+// How far the records reach that are really there, and no further than they are needed. False if that is not beyond
+// what memory has.
+bool Lease::Body::find_records(std::span<const TokenId> prompt, std::size_t limit, Loading& loading) {
+  ManagerCore& core = *core_;
+  const std::size_t block_size = core.block_size();
+  const std::size_t matched = handle_.tokens();
+  const std::size_t base = core.has_snapshots() ? restore_tokens_ : matched;
+  std::vector<TierKey>& keys = loading.block_keys;
+  // A record that is evicted for what we store to make room for it would be a bad bargain: what was looked at last is
+  // evicted last.
+  for (bool all_there = false; !all_there;) {
+    const std::size_t reach = core.has_blocks() ? std::min(limit, matched + keys.size() * block_size) : limit;
+    loading.tokens = reach;
+    if (core.has_snapshots() && !choose_state(prompt, loading, reach)) return false;
+    if (loading.tokens <= base) break;
+    if (!core.has_blocks()) return true;
+    const std::size_t needed = core.blocks_for(loading.tokens);
+    keys.resize(needed - std::min(needed, matched / block_size));
+    loading.block_tiers.resize(keys.size());
+    std::size_t there = 0;
+    for (; there < keys.size(); ++there) {
+      const std::optional<Tier> tier = core.find_record(keys[there]);
+      if (!tier) break;
+      loading.block_tiers[there] = *tier;
+    }
+    all_there = there == keys.size();
+    keys.resize(there);
+  }
+  if (loading.tokens > base && (!keys.empty() || loading.snapshot_key)) return true;
+  let_go(loading.pin);
+  return false;
+}
+
+FetchBytes Lease::Body::bytes_of(const Loading& loading) const {
+  FetchBytes bytes;
+  for (std::size_t i = 0; i < loading.block_keys.size(); ++i) {
+    bytes.add(loading.block_tiers[i], core_->options().blocks->block_bytes());
+  }
+  if (loading.snapshot_key) bytes.add(loading.snapshot_tier, core_->options().snapshots->slot_bytes());
+  return bytes;
+}
+
 // The deepest state within `reach` that is there, if it is deeper than the one in memory.
 bool Lease::Body::choose_state(std::span<const TokenId> prompt, Loading& loading, std::size_t reach) {
   let_go(loading.pin);
@@ -61,7 +86,9 @@ bool Lease::Body::choose_state(std::span<const TokenId> prompt, Loading& loading
                                                                          .max_snapshot_tokens = most,
                                                                          .pin_snapshot = true});
     loading.tokens = found.tokens;
-    if (found.tokens <= restore_tokens_) {
+    // What a clear has let others put since the handle was made would not go with the handle's blocks.
+    const bool is_of_now = core_->tree().epoch(names_.adapter) == handle_.epoch();
+    if (found.tokens <= restore_tokens_ || !is_of_now) {
       let_go(pin);
       return false;
     }
@@ -69,8 +96,9 @@ bool Lease::Body::choose_state(std::span<const TokenId> prompt, Loading& loading
       loading.pin = std::move(pin);
       return true;
     }
-    if (core_->options().store->touch(*found.tier_key)) {
+    if (const std::optional<Tier> tier = core_->find_record(*found.tier_key)) {
       loading.snapshot_key = found.tier_key;
+      loading.snapshot_tier = *tier;
       return true;
     }
     most = found.tokens - 1;  // on its way to the store, or gone
@@ -81,6 +109,9 @@ bool Lease::Body::choose_state(std::span<const TokenId> prompt, Loading& loading
 // ---- Beginning ----
 
 void Lease::Body::admitted(const Admitted& admitted) {
+  if (core_->options().spill.block_uses_min > 1) {
+    core_->block_uses().use(std::span(table_).first(std::min(table_.size(), handle_.tokens() / core_->block_size())));
+  }
   if (loading_) {
     loading_->admitted = admitted;
     start_fetch();
@@ -131,38 +162,39 @@ void Lease::Body::settle_fetch() {
   const Fetch::Outcome outcome = loading_->fetch->take_outcome();
   Loading loading = std::move(*loading_);
   loading_.reset();
-
   core.counts().loading.subtract(1);
   core.counts().fetched_blocks.add(outcome.blocks);
   core.counts().fetched_snapshots.add(outcome.snapshot ? 1 : 0);
-  core.counts().fetched_bytes.add(outcome.bytes);
+  core.counts().fetched_bytes.add(outcome.bytes.ram + outcome.bytes.file);
   core.fetch_cost().fetched(outcome.bytes, outcome.seconds);
-  for (const TierKey key : outcome.missing) core.tree().forget_tier_key(key);
-  const bool whole = outcome.blocks == loading.block_keys.size() && (outcome.snapshot || !loading.snapshot_key);
-  if (!whole) core.counts().failed_fetches.add(1);
+  for (const TierKey key : outcome.missing) core.forget_record(key);
 
   const std::size_t from_memory = first_;
   const std::size_t blocks_from = handle_.tokens();
-  const std::size_t blocks_to = blocks_from + outcome.blocks * core.block_size();
-  if (core.has_blocks()) publish_loaded(std::min(blocks_to, std::max(blocks_from, loading.tokens)));
+  bool whole = outcome.blocks == loading.block_keys.size();
   if (!core.has_snapshots()) {
-    start_at(blocks_to);
-  } else if (!restore_loaded(loading, outcome)) {
-    start_at(from_memory);
+    start_at(blocks_from + outcome.blocks * core.block_size());
+    publish_loaded();
+  } else if (restore_loaded(loading, outcome)) {
+    publish_loaded();
+  } else {
+    whole = false;
     loading_failed_ = !go_back_to_memory();
   }
+  if (!whole) core.counts().failed_fetches.add(1);
   const ByTier tokens = by_tier(loading, outcome, from_memory, blocks_from);
-  plan(std::max(loading.admitted.matched_tokens, first_), loading.admitted.second_sight);
   count(loading.admitted, tokens.ram, tokens.file);
+  try {
+    plan(std::max(loading.admitted.matched_tokens, first_), loading.admitted.second_sight);
+  } catch (const std::bad_alloc&) {
+    capture_points_.clear();  // snapshots less never fail a request
+  }
 }
 
 // What is loaded is what others can use as well. If it can't be published, it stays our own.
-void Lease::Body::publish_loaded(std::size_t tokens) noexcept {
-  const std::size_t first = first_;
-  start_at(tokens);
-  fixed_ = first;
+void Lease::Body::publish_loaded() noexcept {
   try {
-    publish(tokens);
+    publish(first_);
   } catch (const std::bad_alloc&) {
     return;
   }
@@ -190,7 +222,9 @@ bool Lease::Body::restore_loaded(Loading& loading, const Fetch::Outcome& outcome
     if (pin.valid() && found.tokens < loading.tokens) let_go(pin);
     loading.pin = std::move(pin);
   }
-  if (!loading.pin.valid() || outcome.blocks < loading.block_keys.size()) {
+  // A state that was put after a clear does not go with the blocks of before.
+  const bool is_of_now = core.tree().epoch(names_.adapter) == handle_.epoch();
+  if (!loading.pin.valid() || !is_of_now || outcome.blocks < loading.block_keys.size()) {
     let_go(loading.pin);
     return false;
   }
@@ -216,20 +250,21 @@ bool Lease::Body::go_back_to_memory() noexcept {
     for (BlockCopy& copy : copies_) copy.tokens = partly;
     return true;
   }
+  std::vector<BlockId> own;
   try {
     make_room(copies_, 1);
-    std::vector<BlockId> own;
     if (core.allocate(held - shared, own) > 0) return false;
-    drop_copies();
-    if (partly > 0) {
-      core.options().blocks->add_references({&table_[shared], 1});
-      copies_.push_back({.from = table_[shared], .to = own.front(), .tokens = partly});
-    }
-    std::ranges::copy(own, table_.begin() + static_cast<std::ptrdiff_t>(shared));
+    // The handle keeps the block that is copied from until it is shorter; the copy's own reference is taken before.
+    if (partly > 0) core.options().blocks->add_references({&table_[shared], 1});
     core.tree().truncate(handle_, shared * block_size);
   } catch (const std::bad_alloc&) {
+    if (partly > 0 && !own.empty()) core.drop_references({&table_[shared], 1});
+    core.drop_references(own);
     return false;
   }
+  drop_copies();
+  if (partly > 0) copies_.push_back({.from = table_[shared], .to = own.front(), .tokens = partly});
+  std::ranges::copy(own, table_.begin() + static_cast<std::ptrdiff_t>(shared));
   return true;
 }
 

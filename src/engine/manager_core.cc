@@ -66,7 +66,9 @@ ManagerCore::ManagerCore(CacheManagerOptions options)
                                                                                    : 0),
       fetch_cost_(options_.spill),
       spiller_(options_.store ? std::make_shared<Spiller>(options_.store) : nullptr) {
-  if (has_store()) recover();
+  if (!has_store()) return;
+  if (!options_.store->claim()) refuse("store", "has a manager, or has had one: open it again for another one");
+  recover();
 }
 
 ManagerCore::~ManagerCore() {
@@ -94,8 +96,9 @@ std::size_t ManagerCore::allocate(std::size_t count, std::vector<BlockId>& table
   constexpr int kTries = 8;
   for (int tries = 0; tries < kTries; ++tries) {
     if (blocks.allocate(count, table)) return took_blocks(std::span(table).last(count));
-    const std::size_t free = blocks.free_blocks();
-    if (evict_blocks(count - std::min(count - 1, free)) == 0) break;
+    const std::size_t leaving = has_store() ? spiller_->blocks_leaving() : 0;
+    const std::size_t coming = std::min(count - 1, blocks.free_blocks()) + leaving;
+    if (coming >= count || evict_blocks(count - coming) == 0) break;
   }
   if (blocks.allocate(count, table)) return took_blocks(std::span(table).last(count));
   return count - std::min(count - 1, blocks.free_blocks());
@@ -116,7 +119,7 @@ std::optional<SnapshotId> ManagerCore::allocate_slot() {
   constexpr int kTries = 4;
   for (int tries = 0; tries < kTries; ++tries) {
     if (const auto slot = pool.allocate()) return slot;
-    if (!evict_snapshot()) break;
+    if ((has_store() && spiller_->slots_leaving() > 0) || !evict_snapshot()) break;
   }
   return pool.allocate();
 }
@@ -179,6 +182,8 @@ ClearReport ManagerCore::clear(std::string_view adapter) {
     eras_.prepare_close();
     give_back(clear_index(id), report);
   }
+  // Also under names that have been forgotten here: they are in the records, and would be known after a restart.
+  if (has_store()) spiller_->erase_adapter(adapter);
   return report;
 }
 

@@ -86,6 +86,11 @@ class ManagerCore : public std::enable_shared_from_this<ManagerCore> {
   void write_through(const PrefixHandle& handle, std::size_t new_blocks) noexcept;
   // The index has given up the key.
   void erase_record(TierKey key) noexcept { spiller_->erase({&key, 1}); }
+  // The record is gone: the index gives up the key. The store goes first, so that it has no record that no clear
+  // knows.
+  void forget_record(TierKey key) noexcept;
+  // Whether it is there, and where. One that is neither there nor on its way is forgotten.
+  [[nodiscard]] std::optional<Tier> find_record(TierKey key) noexcept;
   // The index forgets what the store has lost, and the store what the index has.
   void settle_lost() noexcept;
   // The cache or a lease gives it up.
@@ -118,6 +123,8 @@ class ManagerCore : public std::enable_shared_from_this<ManagerCore> {
 
   [[nodiscard]] std::size_t evict_blocks(std::size_t count);  // how many have left the index
   [[nodiscard]] bool evict_snapshot();                        // whether there was one
+  [[nodiscard]] std::optional<TierEvict> take_snapshot();     // out of the index, its key announced
+  void announce(BlockSpills& victims) noexcept CAIRN_REQUIRES(leaving_);
   void store_victim(const BlockSpill& victim, std::span<const TokenId> tokens) noexcept;
   bool spill_snapshot(TierKey key, SnapshotId slot) noexcept;
   void recover();
@@ -139,8 +146,9 @@ class ManagerCore : public std::enable_shared_from_this<ManagerCore> {
   BlockUses block_uses_;  // none unless it matters
   FetchCost fetch_cost_;
   const std::shared_ptr<Spiller> spiller_;  // null without a store
-  // Held while blocks leave the index, and while those in it get a reference for being copied: so nobody copies a
-  // block that has left and been handed out again. Only with a store.
+  // Held while blocks and snapshots leave the index and their keys are announced; while keys that died are taken from
+  // it; and while blocks in it get a reference for being copied. So nobody copies a block that has left and been
+  // handed out again, and what is erased was announced before or is never stored. Only with a store.
   Mutex leaving_;
   ManagerCounts counts_;
 };

@@ -2,7 +2,6 @@
 
 #include <atomic>
 #include <exception>
-#include <new>
 #include <system_error>
 #include <utility>
 
@@ -23,116 +22,116 @@ struct Spiller::Record {
   }
 };
 
-std::shared_ptr<Spiller::Record> Spiller::begin(TierKey key, RecordLineage lineage) {
+void Spiller::reserve(std::size_t count) {
+  const MutexLock lock(mutex_);
+  make_room(under_way_, count);
+  make_room(lost_, under_way_.size() + count);
+}
+
+bool Spiller::announce(TierKey key) noexcept {
+  const MutexLock lock(mutex_);
+  const auto [known, is_new] = under_way_.try_emplace(key, false);
+  if (!is_new) known->second = true;
+  std::erase(lost_, key);
+  return is_new;
+}
+
+std::shared_ptr<Spiller::Record> Spiller::begin(TierKey key, RecordLineage lineage) const {
   auto record = std::make_shared<Record>();
   record->key = key;
   record->lineage = std::move(lineage);
   record->buffer = store_->buffers()->allocate(record->lineage.kind);
-  if (!record->buffer) return nullptr;
-  const MutexLock lock(mutex_);
-  make_room(lost_, under_way_.size() + 1);  // so that losing it needs no memory
-  under_way_.emplace(key, false);
-  return record;
+  return record->buffer ? record : nullptr;
 }
 
 void Spiller::spill_block(TierKey key, RecordLineage lineage, BlockId block,
                           std::shared_ptr<BlockAllocator> blocks) noexcept {
-  std::shared_ptr<Record> record;
+  blocks_leaving_.add(1);
+  const auto over = [self = shared_from_this(), key, block, blocks](bool stored) {
+    blocks->drop_references({&block, 1});
+    self->blocks_leaving_.subtract(1);
+    self->end(key, stored);
+  };
   try {
-    record = begin(key, std::move(lineage));
-    if (record) {
-      blocks->copy_out(block, record->buffer->payload(),
-                       [self = shared_from_this(), record, block, blocks](std::error_code error) {
-                         self->copied(*record, !error);
-                         blocks->drop_references({&block, 1});
-                       });
-      return;
-    }
-    decline(key);
+    const std::shared_ptr<Record> record = begin(key, std::move(lineage));
+    if (!record) return over(false);
+    blocks->copy_out(block, record->buffer->payload(),
+                     [self = shared_from_this(), record, over](std::error_code error) {
+                       over(!error && self->hand_over(*record));
+                     });
   } catch (const std::exception&) {  // no memory, or the device refused
-    if (record) {
-      copied(*record, false);
-    } else {
-      decline(key);
-    }
+    over(false);
   }
-  blocks->drop_references({&block, 1});
 }
 
 bool Spiller::spill_snapshot(TierKey key, RecordLineage lineage, SnapshotId slot,
                              const std::shared_ptr<SnapshotPool>& snapshots) noexcept {
   std::shared_ptr<Record> record;
-  std::size_t begun = 0;
-  const std::size_t shards = snapshots->shards();
   try {
     record = begin(key, std::move(lineage));
-    if (record) {
-      record->parts_left.store(shards, std::memory_order_relaxed);  // nobody else sees it yet
-      const std::size_t bytes = record->buffer->payload().size() / shards;
-      for (; begun < shards; ++begun) {
-        snapshots->read(slot, begun, record->buffer->payload().subspan(begun * bytes, bytes),
-                        [self = shared_from_this(), record](std::error_code error) {
-                          if (record->part_copied(error)) self->copied(*record, record->whole.load());
-                        });
-      }
-    } else {
-      decline(key);
-    }
   } catch (const std::exception&) {
-    if (!record) {
-      decline(key);
-    } else {
-      // The parts that have not begun are over as well.
-      bool last = false;
-      for (; begun < shards; ++begun) last = record->part_copied(std::make_error_code(std::errc::io_error));
-      if (last) copied(*record, false);
+    record = nullptr;
+  }
+  if (!record) {
+    snapshots->free(slot);
+    end(key, false);
+    return false;
+  }
+  slots_leaving_.add(1);
+  const std::size_t shards = snapshots->shards();
+  const std::size_t bytes = record->buffer->payload().size() / shards;
+  record->parts_left.store(shards, std::memory_order_relaxed);  // nobody else sees it yet
+  const auto part_over = [self = shared_from_this(), record](std::error_code error) {
+    if (!record->part_copied(error)) return;
+    const bool stored = record->whole.load(std::memory_order_relaxed) && self->hand_over(*record);
+    self->slots_leaving_.subtract(1);
+    self->end(record->key, stored);
+  };
+  for (std::size_t shard = 0; shard < shards; ++shard) {
+    try {
+      snapshots->read(slot, shard, record->buffer->payload().subspan(shard * bytes, bytes), part_over);
+    } catch (const std::exception&) {
+      part_over(std::make_error_code(std::errc::io_error));
     }
-    record.reset();
   }
   snapshots->free(slot);  // doomed until it has been read
-  return record != nullptr;
-}
-
-void Spiller::copied(const Record& record, bool whole) noexcept {
-  bool taken = false;
-  if (whole) {
-    try {
-      taken = store_->put(record.key, record.lineage, record.buffer, [](bool) {}) == PutResult::kAccepted;
-    } catch (const std::exception&) {
-      taken = false;
-    }
-  }
-  bool erased = false;
-  {
-    const MutexLock lock(mutex_);
-    const auto under_way = under_way_.find(record.key);
-    erased = under_way->second;
-    under_way_.erase(under_way);
-    if (!taken && !erased) lose(record.key);
-    if (under_way_.empty()) none_under_way_.notify_all();
-  }
-  if (!taken) {
-    counts_.declined.add(1);
-    return;
-  }
-  (record.lineage.kind == RecordKind::kBlock ? counts_.blocks : counts_.snapshots).add(1);
-  counts_.bytes.add(record.buffer->payload().size());
-  if (erased) store_->erase(record.key);
+  return true;
 }
 
 void Spiller::decline(TierKey key) noexcept {
-  counts_.declined.add(1);
-  const MutexLock lock(mutex_);
-  lose(key);
+  end(key, false);
 }
 
-// If there is no memory for it, the index goes on to know it, until a fetch finds nothing.
-void Spiller::lose(TierKey key) noexcept {
+// Who erases says so before they erase it in the store. So what is put after that is seen here, before or after.
+bool Spiller::hand_over(const Record& record) noexcept {
+  bool taken = false;
+  if (is_erased(record.key)) return false;
   try {
-    lost_.push_back(key);
-  } catch (const std::bad_alloc&) {
-    return;
+    taken = store_->put(record.key, record.lineage, record.buffer, [](bool) {}) == PutResult::kAccepted;
+  } catch (const std::exception&) {
+    taken = false;
   }
+  if (!taken) return false;
+  if (is_erased(record.key)) {
+    store_->erase(record.key);
+    return false;
+  }
+  (record.lineage.kind == RecordKind::kBlock ? counts_.blocks : counts_.snapshots).add(1);
+  counts_.bytes.add(record.buffer->payload().size());
+  return true;
+}
+
+bool Spiller::is_erased(TierKey key) const noexcept {
+  const MutexLock lock(mutex_);
+  return under_way_.find(key)->second;
+}
+
+void Spiller::end(TierKey key, bool stored) noexcept {
+  if (!stored) counts_.declined.add(1);
+  const MutexLock lock(mutex_);
+  under_way_.erase(key);
+  if (!stored) lost_.push_back(key);
+  if (under_way_.empty()) none_under_way_.notify_all();
 }
 
 void Spiller::erase(std::span<const TierKey> keys) noexcept {
@@ -146,12 +145,28 @@ void Spiller::erase(std::span<const TierKey> keys) noexcept {
   }
 }
 
+// What is under way may be of that adapter or not: it is given up, which costs a record and no more.
+void Spiller::erase_adapter(std::string_view adapter) {
+  {
+    const MutexLock lock(mutex_);
+    for (auto& [key, erased] : under_way_) erased = true;
+  }
+  erase(store_->records_of(adapter));
+}
+
 std::vector<TierKey> Spiller::take_lost() {
   std::vector<TierKey> lost = store_->take_lost();
   const MutexLock lock(mutex_);
+  std::vector<TierKey> next;
+  next.reserve(under_way_.size());
   lost.insert(lost.end(), lost_.begin(), lost_.end());
-  lost_.clear();
+  lost_.swap(next);
   return lost;
+}
+
+bool Spiller::is_under_way(TierKey key) const noexcept {
+  const MutexLock lock(mutex_);
+  return under_way_.contains(key);
 }
 
 bool Spiller::wait(std::chrono::steady_clock::time_point until) {

@@ -1,11 +1,12 @@
 // ManagerCore with a store: what leaves memory goes there, what it has lost is forgotten, and what it had at the start
 // is found again.
 #include <algorithm>
-#include <exception>
 #include <new>
+#include <stdexcept>
 #include <utility>
 #include <vector>
 
+#include "base/check.h"
 #include "engine/lineage.h"
 #include "engine/manager_core.h"
 
@@ -60,7 +61,9 @@ std::size_t ManagerCore::evict_blocks(std::size_t count) {
   BlockSpills victims;
   {
     const MutexLock lock(leaving_);
+    spiller_->reserve(count);
     victims = tree_.evict_blocks_to_tier(count, options_.spill.block_tokens_min);
+    announce(victims);
   }
   counts_.evicted_blocks.add(victims.blocks.size());
   const std::span<const TokenId> tokens = victims.tokens;
@@ -69,6 +72,14 @@ std::size_t ManagerCore::evict_blocks(std::size_t count) {
     store_victim(victims.blocks[i], tokens.subspan(i * block_size(), block_size()));
   }
   return victims.blocks.size();
+}
+
+void ManagerCore::announce(BlockSpills& victims) noexcept {
+  for (BlockSpill& victim : victims.blocks) {
+    if (victim.action != BlockSpill::Action::kSpill || spiller_->announce(victim.key)) continue;
+    tree_.forget_tier_key(victim.key);
+    victim.action = BlockSpill::Action::kDrop;
+  }
 }
 
 // Its reference is ours, or the spiller's.
@@ -86,6 +97,7 @@ void ManagerCore::store_victim(const BlockSpill& victim, std::span<const TokenId
       // Without a record, then.
     }
     tree_.forget_tier_key(victim.key);
+    spiller_->decline(victim.key);
   }
   drop_references({&victim.block, 1});
 }
@@ -99,7 +111,7 @@ bool ManagerCore::evict_snapshot() {
     return true;
   }
   settle_lost();
-  const std::optional<TierEvict> victim = tree_.evict_snapshot_to_tier(options_.spill.snapshot_tokens_min);
+  const std::optional<TierEvict> victim = take_snapshot();
   if (!victim) return false;
   counts_.evicted_snapshots.add(1);
   if (victim->action == TierEvict::Action::kDrop) {
@@ -108,6 +120,15 @@ bool ManagerCore::evict_snapshot() {
     static_cast<void>(spill_snapshot(victim->key, victim->slot));  // if it is lost, it has to be computed again
   }
   return true;
+}
+
+std::optional<TierEvict> ManagerCore::take_snapshot() {
+  const MutexLock lock(leaving_);
+  spiller_->reserve(1);
+  const std::optional<TierEvict> victim = tree_.evict_snapshot_to_tier(options_.spill.snapshot_tokens_min);
+  // Its key is new each time, so no earlier record of it is under way.
+  if (victim && victim->action == TierEvict::Action::kSpill) CAIRN_CHECK(spiller_->announce(victim->key));
+  return victim;
 }
 
 // Takes over the slot. Whether the snapshot is on its way.
@@ -127,6 +148,7 @@ bool ManagerCore::spill_snapshot(TierKey key, SnapshotId slot) noexcept {
     // Without a record, then.
   }
   tree_.forget_tier_key(key);
+  spiller_->decline(key);
   free_slot(slot);
   return false;
 }
@@ -135,7 +157,13 @@ void ManagerCore::write_through(const PrefixHandle& handle, std::size_t new_bloc
   if (!has_store() || !options_.spill.write_through) return;
   try {
     // The handle keeps them in the cache meanwhile; a clear keeps its blocks for the lease that has it.
-    const BlockSpills unsaved = tree_.save_blocks(handle, new_blocks, options_.spill.block_tokens_min);
+    BlockSpills unsaved;
+    {
+      const MutexLock lock(leaving_);
+      spiller_->reserve(new_blocks);
+      unsaved = tree_.save_blocks(handle, new_blocks, options_.spill.block_tokens_min);
+      announce(unsaved);
+    }
     const std::span<const TokenId> tokens = unsaved.tokens;
     for (std::size_t i = 0; i < unsaved.blocks.size(); ++i) {
       options_.blocks->add_references({&unsaved.blocks[i].block, 1});
@@ -148,11 +176,27 @@ void ManagerCore::write_through(const PrefixHandle& handle, std::size_t new_bloc
 
 void ManagerCore::settle_lost() noexcept {
   try {
-    for (const TierKey key : spiller_->take_lost()) tree_.forget_tier_key(key);
-    spiller_->erase(tree_.take_orphaned_tier_keys());
+    for (const TierKey key : spiller_->take_lost()) forget_record(key);
+    std::vector<TierKey> orphaned;
+    {
+      const MutexLock lock(leaving_);
+      orphaned = tree_.take_orphaned_tier_keys();
+    }
+    spiller_->erase(orphaned);
   } catch (const std::bad_alloc&) {
-    return;  // the next time
+    return;  // find_record forgets what is left
   }
+}
+
+void ManagerCore::forget_record(TierKey key) noexcept {
+  spiller_->erase({&key, 1});
+  tree_.forget_tier_key(key);
+}
+
+std::optional<Tier> ManagerCore::find_record(TierKey key) noexcept {
+  const std::optional<Tier> tier = options_.store->touch(key);
+  if (!tier && !spiller_->is_under_way(key)) forget_record(key);
+  return tier;
 }
 
 // ---- From the store, at the start ----
@@ -172,7 +216,13 @@ void ManagerCore::recover() {
   std::vector<TierKey> useless;
   for (const SpillStore::Recovered& record : records) {
     const bool is_block = record.lineage.kind == RecordKind::kBlock;
-    if (is_block ? recover_block(record) : recover_snapshot(record)) {
+    bool is_known = false;
+    try {
+      is_known = is_block ? recover_block(record) : recover_snapshot(record);
+    } catch (const std::invalid_argument&) {
+      is_known = false;  // a store of somebody's own may have anything
+    }
+    if (is_known) {
       (is_block ? counts_.recovered_blocks : counts_.recovered_snapshots).add(1);
     } else {
       useless.push_back(record.key);
@@ -236,7 +286,10 @@ void ManagerCore::save_blocks(Clock::time_point until, SaveReport& report) {
   BlockSpills unsaved;
   {
     const MutexLock lock(leaving_);
-    unsaved = tree_.save_blocks(options_.blocks->total_blocks(), options_.spill.block_tokens_min);
+    const std::size_t most = tree_.stats().cached_blocks;
+    spiller_->reserve(most);
+    unsaved = tree_.save_blocks(most, options_.spill.block_tokens_min);
+    announce(unsaved);
     for (const BlockSpill& block : unsaved.blocks) options_.blocks->add_references({&block.block, 1});
   }
   const std::span<const TokenId> tokens = unsaved.tokens;
@@ -246,6 +299,7 @@ void ManagerCore::save_blocks(Clock::time_point until, SaveReport& report) {
       ++report.blocks;
     } else {
       tree_.forget_tier_key(unsaved.blocks[i].key);
+      spiller_->decline(unsaved.blocks[i].key);
       drop_references({&unsaved.blocks[i].block, 1});
       ++report.blocks_lost;
     }
@@ -253,11 +307,15 @@ void ManagerCore::save_blocks(Clock::time_point until, SaveReport& report) {
 }
 
 void ManagerCore::save_snapshots(Clock::time_point until, SaveReport& report) {
+  if (options_.store->stats().degraded) {
+    report.snapshots_lost = tree_.snapshot_count();  // better in memory than nowhere
+    return;
+  }
   std::vector<TierEvict> victims;  // the least recently used first
   victims.reserve(options_.snapshots->total_slots());
   try {
     while (victims.size() < victims.capacity()) {
-      const std::optional<TierEvict> victim = tree_.evict_snapshot_to_tier(options_.spill.snapshot_tokens_min);
+      const std::optional<TierEvict> victim = take_snapshot();
       if (!victim) break;
       victims.push_back(*victim);
     }
@@ -269,6 +327,7 @@ void ManagerCore::save_snapshots(Clock::time_point until, SaveReport& report) {
       free_slot(victim->slot);
     } else if (!wait_for_room(RecordKind::kPlainSnapshot, until)) {
       tree_.forget_tier_key(victim->key);
+      spiller_->decline(victim->key);
       free_slot(victim->slot);
       ++report.snapshots_lost;
     } else if (spill_snapshot(victim->key, victim->slot)) {
@@ -304,7 +363,8 @@ void ManagerCore::add_tier_stats(ManagerStats& stats) const {
   stats.recovered_blocks = counts_.recovered_blocks.get();
   stats.recovered_snapshots = counts_.recovered_snapshots.get();
   stats.useless_records = counts_.useless_records.get();
-  stats.fetch_bytes_per_s = fetch_cost_.fetch_bytes_per_s();
+  stats.ram_fetch_bytes_per_s = fetch_cost_.ram_bytes_per_s();
+  stats.file_fetch_bytes_per_s = fetch_cost_.file_bytes_per_s();
   stats.prefill_tokens_per_s = fetch_cost_.prefill_tokens_per_s();
   stats.loading_leases = counts_.loading.get();
   stats.recorded_blocks = tree_.recorded_blocks();
