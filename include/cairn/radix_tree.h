@@ -141,9 +141,10 @@ struct ReadOptions {
   AdapterId adapter_id = 0;
   // None deeper than this. An engine that has to compute the last token of the prompt passes one less than its length.
   std::size_t max_snapshot_tokens = std::numeric_limits<std::size_t>::max();
-  bool pin_snapshot = false;             // if it is resident, in the same step
-  bool resident_snapshots_only = false;  // the deepest of those that are visible and not spilled
-  bool stored_blocks = false;            // also says which blocks a store has after those that match: acquire, peek
+  bool pin_snapshot = false;  // if it is resident, in the same step
+  // The deepest of those that are visible and not spilled. Looks at each spilled one that is deeper.
+  bool resident_snapshots_only = false;
+  bool stored_blocks = false;  // also says which blocks a store has after those that match: acquire, peek
 };
 
 // A block that leaves memory for a store, or is to be copied to one.
@@ -326,7 +327,8 @@ class RadixTree final : public PrefixCache {
   };
 
   // acquire, of which the snapshot is the deepest visible one no deeper than min(matched_tokens, max_snapshot_tokens);
-  // if it is resident, it is pinned on request, in the same step. O(p + e) as lookup.
+  // if it is resident, it is pinned on request, in the same step. O(p + e) as lookup. With stored_blocks, where tokens
+  // are kept beyond what matches, it waits its turn as a writer; so does peek.
   AcquiredPinned acquire(std::span<const TokenId> tokens, const ReadOptions& options);
 
   // find_snapshot with the same options, for models that are purely recurrent: no block has to match. O(p + e).
@@ -359,17 +361,21 @@ class RadixTree final : public PrefixCache {
   // one count. A clear names the keys of records among Cleared::tier_keys.
 
   // Evicts as evict does, in the same order. A victim that ends at less than `min_tokens` tokens is dropped, unless it
-  // has a record or something is kept below it, blocks or snapshots. O(log edges) for each block.
+  // has a record or something is kept below it, blocks or snapshots (one at its end among them). O(log edges) for each
+  // block.
   [[nodiscard]] BlockSpills evict_blocks_to_tier(std::size_t num_blocks, std::size_t min_tokens = 0);
   // Up to `num_blocks` resident blocks without a record, each after the one that it follows; they count as having one
   // from now on (kSpill). The handle's own, or all of the tree. Chains that end at less than `min_tokens` tokens are
-  // left out, unless something is kept below them. The caller sees to it that they stay resident until they are
-  // copied, by a handle, say. O(p), or O(everything cached).
+  // left out, unless something is kept below them or at their end: the handle's own chain as a whole; of all of them,
+  // each up to where something is kept. The caller sees to it that they stay resident until they are copied, by a
+  // handle, say. O(p), or O(everything cached).
+  // Throws std::invalid_argument: a handle that is not valid or of another tree.
   [[nodiscard]] BlockSpills save_blocks(const PrefixHandle& handle, std::size_t num_blocks,
                                         std::size_t min_tokens = 0);
   [[nodiscard]] BlockSpills save_blocks(std::size_t num_blocks, std::size_t min_tokens = 0);
   // The record of a block, or a spilled snapshot, is gone: what hangs below a block that is not resident can't be
-  // reused until it is resident or stored again. False if no record has that key. O(log).
+  // reused until it is resident or stored again. False if no record has that key. O(log), and for the last record of
+  // an edge the distance to the one before it.
   bool forget_tier_key(TierKey key);
   // A spill of a snapshot says what it is: for the store. None if no snapshot is spilled under that key.
   struct SpilledSnapshot {
@@ -386,8 +392,9 @@ class RadixTree final : public PrefixCache {
   [[nodiscard]] SnapshotPin promote_and_pin(TierKey key, SnapshotId new_slot);
 
   // For the start: what a store has. Parents before children, blocks before the snapshots on them. False, and nothing
-  // is registered: no record has the key `parent`; the place is taken by another key already. Throws
-  // std::invalid_argument: a key that is 0, or not below first_tier_key; the wrong number of tokens. O(log).
+  // is registered: no block of that adapter has a record with the key `parent`; the key is taken, or the place by
+  // another; the session has such a snapshot already, or is 0 for one of a session. Throws std::invalid_argument: a
+  // key that is 0, or not below first_tier_key; the wrong number of tokens. O(log).
   bool register_stored_block(const StoredBlock& block);
   bool register_spilled_snapshot(const StoredSnapshot& snapshot);
 
