@@ -152,7 +152,7 @@ struct GetResult {
 };
 
 // Called exactly once, from the store's thread or before the call returns, with no lock held. Must not throw, and
-// should be short. They may call the store.
+// should be short. They may call the store, but neither flush it nor drop its last reference.
 using PutDone = std::function<void(bool stored)>;
 using GetDone = std::function<void(GetResult)>;
 
@@ -197,7 +197,8 @@ class SpillStore {
 
   // Stores the buffer's payload under `key`. Once accepted, gets are served, from the buffer at first; `done(true)`
   // says that it has come to rest: in RAM, or in the file, where it survives the process. Replaces what was stored
-  // under the key. The record may be lost afterwards as any other.
+  // under the key. The record may be lost afterwards as any other. A buffer belongs to one key. Throws
+  // std::invalid_argument: a key that is 0, or of a later run than this one; no buffer, or not one for this kind.
   [[nodiscard]] virtual PutResult put(TierKey key, const RecordLineage& lineage, SpillBufferPtr buffer,
                                       PutDone done) = 0;
   // Counts as a use. Gets of one record at the same time share one read.

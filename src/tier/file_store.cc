@@ -222,9 +222,14 @@ void FileStore::drop(Entry& entry, bool is_lost) noexcept {
   if (entry.queued != nullptr) entry.queued->is_erased = true;  // the thread ends it
   entry.queued = nullptr;
   if (entry.writing != nullptr) entry.writing->is_erased = true;
-  if (entry.has_slot) doom(std::move(entry.wipe));
-  entry.has_slot = false;
+  if (entry.has_slot) give_slot_up(entry);
   forget_if_empty(entry);
+}
+
+void FileStore::give_slot_up(Entry& entry) noexcept {
+  doom(std::move(entry.wipe));
+  entry.has_slot = false;
+  --resting_;
 }
 
 void FileStore::doom(std::unique_ptr<Wipe> wipe) noexcept {
@@ -268,8 +273,7 @@ std::vector<SpillStore::Recovered> FileStore::take_recovered() {
 SpillStats FileStore::stats() const {
   const MutexLock lock(mutex_);
   SpillStats stats = counted_;
-  stats.file_records =
-      static_cast<std::size_t>(std::ranges::count_if(lru_, [](const Entry& entry) { return entry.has_slot; }));
+  stats.file_records = resting_;
   stats.file_bytes = static_cast<std::size_t>(held_bytes());
   stats.pending = pending_puts_ + pending_gets_;
   return stats;
@@ -317,6 +321,7 @@ std::string FileStore::validate_entries() const {
       wiped_slots += state == Slab::State::kWiped ? 1 : 0;
     }
   }
+  if (taken[0].size() + taken[1].size() != resting_) return "records at rest are miscounted";
   if (taken_slots != taken[0].size() + taken[1].size() + writes_under_way_) return "a taken slot belongs to nobody";
   if (wiped_slots != doomed_.size() + failed_wipes_.size() + wipes_under_way_ + growing_slots_) {
     return "a wiped slot is not going to be wiped";

@@ -169,6 +169,7 @@ class FileStore final : public SpillStore {
   void begin_ticket(Ticket& ticket) noexcept CAIRN_REQUIRES(mutex_);
   // The record is no more, whatever of it there was. The entry may be gone afterwards.
   void drop(Entry& entry, bool is_lost) noexcept CAIRN_REQUIRES(mutex_);
+  void give_slot_up(Entry& entry) noexcept CAIRN_REQUIRES(mutex_);
   void doom(std::unique_ptr<Wipe> wipe) noexcept CAIRN_REQUIRES(mutex_);
   void forget_if_empty(Entry& entry) noexcept CAIRN_REQUIRES(mutex_);
   void wake();
@@ -233,7 +234,8 @@ class FileStore final : public SpillStore {
 
   mutable Mutex mutex_;
   IdMap<std::unique_ptr<Entry>> entries_ CAIRN_GUARDED_BY(mutex_);
-  Lru lru_ CAIRN_GUARDED_BY(mutex_);  // all entries
+  Lru lru_ CAIRN_GUARDED_BY(mutex_);                  // all entries
+  std::size_t resting_ CAIRN_GUARDED_BY(mutex_) = 0;  // entries with a slot
   std::array<Slab, kSlabs> slabs_ CAIRN_GUARDED_BY(mutex_);
   std::deque<std::shared_ptr<Put>> puts_ CAIRN_GUARDED_BY(mutex_);
   std::deque<std::shared_ptr<Read>> reads_ CAIRN_GUARDED_BY(mutex_);        // to begin
@@ -245,7 +247,6 @@ class FileStore final : public SpillStore {
   std::uint64_t growing_slots_ CAIRN_GUARDED_BY(mutex_) = 0;  // between grow() and grown()
   std::size_t wipes_under_way_ CAIRN_GUARDED_BY(mutex_) = 0;
   std::uint64_t wiping_bytes_ CAIRN_GUARDED_BY(mutex_) = 0;  // of those that have not expired
-  std::size_t expired_wipes_ CAIRN_GUARDED_BY(mutex_) = 0;   // of those under way
   std::size_t writes_under_way_ CAIRN_GUARDED_BY(mutex_) = 0;
   Tickets tickets_ CAIRN_GUARDED_BY(mutex_);
   std::uint64_t last_ticket_ CAIRN_GUARDED_BY(mutex_) = 0;

@@ -93,8 +93,7 @@ void FileStore::complete_read(Job& job, int error) {
 // What rests in its slot is no good; a put that is under way goes on.
 void FileStore::lose_slot(Entry& entry) noexcept {
   if (buffer_under_way(entry) == nullptr) return drop(entry, true);
-  doom(std::move(entry.wipe));
-  entry.has_slot = false;
+  give_slot_up(entry);
 }
 
 void FileStore::complete_write(Job& job, int error) {
@@ -117,10 +116,16 @@ void FileStore::end_write(Job& job, int error) {
       counted_.degraded_reason.clear();
     }
     if (put->is_erased) {
+      // A flush that came after the erase waits for this too: the wipe takes the put's place in the order.
+      Ticket& ticket = put->wipe->ticket;
       doom(std::move(put->wipe));
+      ticket.unlink();
+      ticket.number = put->ticket.number;
+      tickets_.insert(tickets_.iterator_to(put->ticket), ticket);
     } else {
-      if (entry.has_slot) doom(std::move(entry.wipe));
+      if (entry.has_slot) give_slot_up(entry);
       entry.has_slot = true;
+      ++resting_;
       entry.kind = put->lineage.kind;
       entry.slot = job.slot;
       entry.generation = put->generation;
@@ -218,11 +223,7 @@ void FileStore::complete_wipe(Job& job, int error) {
   --wipes_under_way_;
   last_progress_ = Clock::now();
   Slab& of_record = slab(job.slab);
-  if (job.is_expired) {
-    --expired_wipes_;
-  } else {
-    wiping_bytes_ -= of_record.record_bytes();
-  }
+  if (!job.is_expired) wiping_bytes_ -= of_record.record_bytes();
   if (job.wipe->ticket.is_linked()) job.wipe->ticket.unlink();
   if (error == 0) {
     of_record.punched(job.slot);
@@ -249,8 +250,12 @@ void FileStore::complete_sync(Job& job, int error) {
 
 bool FileStore::end_flush_if_done(const std::shared_ptr<Flush>& flush) {
   if (flush->syncs_done < kSlabs) return false;
+  // What hangs may yet come to the disk.
+  const bool is_settled = std::ranges::none_of(jobs_, [](const std::unique_ptr<Job>& job) {
+    return job != nullptr && job->is_expired && job->kind != IoRequest::Kind::kRead;
+  });
   const bool is_durable =
-      !flush->is_failed && failed_wipes_.empty() && expired_wipes_ == 0 && flush->failed_writes == failed_writes_;
+      is_settled && !flush->is_failed && failed_wipes_.empty() && flush->failed_writes == failed_writes_;
   flush->end.set_value(is_durable);
   std::erase(flushes_, std::shared_ptr<Flush>(flush));
   return true;
@@ -294,7 +299,6 @@ void FileStore::expire_job(Job& job) {
       return end_write(job, ETIMEDOUT);
     case IoRequest::Kind::kPunch:
       ++counted_.io_errors;
-      ++expired_wipes_;
       wiping_bytes_ -= slab(job.slab).record_bytes();
       if (job.wipe->ticket.is_linked()) job.wipe->ticket.unlink();
       return degrade(job.slab, "space can't be given back", ETIMEDOUT);

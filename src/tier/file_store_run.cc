@@ -189,7 +189,8 @@ std::shared_ptr<FileStore::Put> FileStore::next_put() {
     }
     Entry& entry = *find(put->key);
     if (entry.writing == nullptr) return put;
-    puts_.pop_front();  // one after the other: they may share the buffer
+    puts_.pop_front();                                          // one after the other: they may share the buffer
+    if (entry.parked != nullptr) end_put(entry.parked, false);  // erased: another one would have been replaced
     entry.parked = std::move(put);
   }
   return nullptr;
@@ -224,6 +225,7 @@ FileStore::Space FileStore::find_slot(SlabId id, std::uint32_t& slot) {
     }
     slot = least_used->slot;  // taken over as it is
     least_used->has_slot = false;
+    --resting_;
     evict(*least_used);
     return Space::kFound;
   }

@@ -108,6 +108,7 @@ void FileStore::take_over(Recovery recovery) {
     RecordHeader& record = recovery.records[i];
     Entry& entry = entry_for(record.key, record.lineage.adapter);
     entry.has_slot = true;
+    ++resting_;
     entry.kind = record.lineage.kind;
     entry.slot = record.slot;
     entry.generation = record.generation;

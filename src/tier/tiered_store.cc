@@ -91,7 +91,7 @@ std::vector<TierKey> TieredStore::take_lost() {
   const MutexLock lock(moves_);
   std::vector<TierKey> lost = back_->take_lost();
   lost.reserve(lost.size() + lost_.size());
-  std::erase_if(lost, [&](TierKey key) {
+  std::erase_if(lost, [&](TierKey key) CAIRN_REQUIRES(moves_) {
     const RamRecordPtr record = front_->peek(key);
     if (record != nullptr) record->is_behind.store(false, std::memory_order_relaxed);
     return record != nullptr || lost_.contains(key);
