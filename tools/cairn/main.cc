@@ -5,6 +5,7 @@
 
 #include "bench_command.h"
 #include "replay_command.h"
+#include "tier_command.h"
 
 namespace {
 
@@ -18,6 +19,7 @@ int run(int argc, char** argv) {
   app.require_subcommand(1);
   cairn::tool::add_replay_command(app);
   cairn::tool::add_bench_command(app);
+  cairn::tool::add_tier_command(app);
   try {
     app.parse(argc, argv);  // and runs the subcommand
   } catch (const CLI::Success& success) {
