@@ -45,15 +45,18 @@ SpillLayout replay_layout(std::size_t block_size, std::size_t block_bytes, std::
           .snapshot_bytes = snapshot_bytes};
 }
 
-std::shared_ptr<SpillStore> open_tiers(const TierOptions& options, const SpillLayout& layout) {
+Tiers open_tiers(const TierOptions& options, const SpillLayout& layout) {
   check(options);
   const std::size_t largest = kHeaderBytesMax + std::max(layout.block_bytes, layout.snapshot_bytes);
   const std::size_t working = std::max(kWorkingBytes, kWorkingRecords * largest);
   const auto buffers = std::make_shared<SpillBuffers>(layout, options.ram_bytes + working);
-  if (options.ram_bytes == 0) return file_store(options, buffers);
-  std::shared_ptr<SpillStore> ram = make_ram_store({.buffers = buffers, .bytes_max = options.ram_bytes});
-  if (!options.has_file_tier()) return ram;
-  return make_tiered_store(std::move(ram), file_store(options, buffers));
+  std::shared_ptr<SpillStore> ram;
+  std::shared_ptr<SpillStore> files;
+  if (options.ram_bytes > 0) ram = make_ram_store({.buffers = buffers, .bytes_max = options.ram_bytes});
+  if (options.has_file_tier()) files = file_store(options, buffers);
+  if (!files) return {.store = std::move(ram)};
+  if (!ram) return {.store = files, .files = files};
+  return {.store = make_tiered_store(std::move(ram), files), .files = files};
 }
 
 double TierResult::fetch_bytes_per_s() const {

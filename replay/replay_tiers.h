@@ -25,7 +25,11 @@ struct TierOptions {
   std::uint64_t file_bytes = 0;  // on disk
   bool reinitialize = false;     // empties a directory that holds records of another model or layout
   SpillOptions spill{.prefill_tokens_per_s = kPrefillTokensPerS};
+  // The verifying engine evicts as fast as it can, where a real one has to compute in between. So before each request
+  // the file tier may catch up, if more puts than this are under way. Of what it can't take, records are lost.
+  std::size_t pending_max = 256;
   std::chrono::milliseconds load_timeout{60'000};  // a lease that is loading for longer is an error
+  std::chrono::milliseconds catch_up_timeout{10'000};
   std::chrono::milliseconds save_timeout{60'000};
   // For tests: makes the file tier. `directory` and what belongs to it are not looked at then.
   std::function<std::shared_ptr<SpillStore>(std::shared_ptr<SpillBuffers>)> make_file_store{};
@@ -36,9 +40,13 @@ struct TierOptions {
 // What the records of a replay have in common, for a model with blocks and snapshots of so many bytes (0: without).
 [[nodiscard]] SpillLayout replay_layout(std::size_t block_size, std::size_t block_bytes, std::size_t snapshot_bytes);
 
+struct Tiers {
+  std::shared_ptr<SpillStore> store{};  // for the manager
+  std::shared_ptr<SpillStore> files{};  // the file tier in it; null: there is none
+};
 // Throws std::invalid_argument: neither tier; a directory without bytes, or bytes without a directory; what the stores
 // refuse. Throws std::runtime_error: the directory can't be opened.
-[[nodiscard]] std::shared_ptr<SpillStore> open_tiers(const TierOptions& options, const SpillLayout& layout);
+[[nodiscard]] Tiers open_tiers(const TierOptions& options, const SpillLayout& layout);
 
 // What the tiers did in one replay. Of what ManagerStats counts: as of the last request's end, before the save.
 struct TierResult {
@@ -57,6 +65,7 @@ struct TierResult {
   std::uint64_t fetched_snapshots = 0;
   std::uint64_t fetched_bytes = 0;  // payload of both
   double fetch_time_s = 0;          // from admission to the end of loading, of all requests that were loading
+  double catch_up_time_s = 0;       // that the file tier was waited for, between requests
   std::uint64_t recovered_blocks = 0;
   std::uint64_t recovered_snapshots = 0;
   std::uint64_t useless_records = 0;  // recovered, but what they hang on was lost

@@ -61,8 +61,8 @@ std::shared_ptr<SnapshotPool> snapshot_pool(const std::optional<SnapshotOptions>
                                       SnapshotPoolOptions{.slots = options->slots, .slot_bytes = options->slot_bytes});
 }
 
-std::shared_ptr<SpillStore> tiers(const VerifiedReplayOptions& options, const BlockPool& blocks) {
-  if (!options.tiers) return nullptr;
+Tiers tiers(const VerifiedReplayOptions& options, const BlockPool& blocks) {
+  if (!options.tiers) return {};
   return open_tiers(*options.tiers, replay_layout(options.replay.block_size, blocks.block_bytes(),
                                                   options.snapshots ? options.snapshots->slot_bytes : 0));
 }
@@ -80,7 +80,7 @@ class VerifiedReplayer {
         blocks_(block_pool(blocks, options.replay.block_size)),
         snapshots_(snapshot_pool(options.snapshots)),
         opening_(Clock::now()),
-        store_(tiers(options, *blocks_)),
+        tiers_(tiers(options, *blocks_)),
         manager_(std::in_place, manager_options()),
         opened_(Clock::now()),
         engine_({.manager = *manager_,
@@ -95,12 +95,13 @@ class VerifiedReplayer {
     result_.requests = end - first;
     result_.pool_blocks = blocks_->total_blocks();
     for (std::size_t i = first; i < end; ++i) {
+      let_files_catch_up();
       admit(i);
       if (options_.replay.on_request_done) options_.replay.on_request_done();
     }
     while (!running_.empty()) finish(running_.take_first());
     collect(manager_->stats());
-    if (store_) save();
+    if (tiers_.store) save();
     // A clear would remove what the file tier is to keep.
     if (!options_.tiers || !options_.tiers->has_file_tier()) sweep();
     close();
@@ -115,6 +116,7 @@ class VerifiedReplayer {
   };
 
   [[nodiscard]] CacheManagerOptions manager_options() const;
+  void let_files_catch_up();
   void admit(std::size_t index);
   [[nodiscard]] VerifiedSequence start(std::size_t index);
   [[nodiscard]] VerifiedSequence::Start try_admit(std::size_t index, bool again);
@@ -148,7 +150,7 @@ class VerifiedReplayer {
   std::shared_ptr<BlockPool> blocks_;
   std::shared_ptr<SnapshotPool> snapshots_;
   Clock::time_point opening_;
-  std::shared_ptr<SpillStore> store_;  // null: no tiers
+  Tiers tiers_;
   std::optional<CacheManager> manager_;
   Clock::time_point opened_;
   VerifyingEngine engine_;
@@ -161,6 +163,7 @@ class VerifiedReplayer {
   // Of the requests that were loading.
   std::uint64_t fetches_ = 0;
   double fetch_time_s_ = 0;
+  double catch_up_time_s_ = 0;
 };
 
 CacheManagerOptions VerifiedReplayer::manager_options() const {
@@ -168,10 +171,18 @@ CacheManagerOptions VerifiedReplayer::manager_options() const {
       .block_size = options_.replay.block_size,
       .blocks = blocks_,
       .snapshots = snapshots_,
-      .store = store_,
+      .store = tiers_.store,
       .checkpoint_every_tokens = options_.snapshots ? options_.snapshots->checkpoint_every_tokens : 0};
   if (options_.tiers) manager.spill = options_.tiers->spill;
   return manager;
+}
+
+// If they can't, records are lost: no error.
+void VerifiedReplayer::let_files_catch_up() {
+  if (!tiers_.files || tiers_.files->stats().pending <= options_.tiers->pending_max) return;
+  const Clock::time_point start = Clock::now();
+  static_cast<void>(tiers_.files->flush(options_.tiers->catch_up_timeout));
+  catch_up_time_s_ += seconds(start, Clock::now());
 }
 
 void VerifiedReplayer::admit(std::size_t index) {
@@ -223,7 +234,7 @@ VerifiedSequence VerifiedReplayer::start(std::size_t index) {
 
 // False if that failed.
 bool VerifiedReplayer::load(VerifiedSequence& sequence, Clock::time_point admitting) {
-  if (!store_) return true;
+  if (!tiers_.store) return true;
   const bool loaded = sequence.wait_until_loaded(options_.tiers->load_timeout);
   // A store in RAM may have been done within admit.
   const std::uint64_t fetches = manager_->stats().fetches;
@@ -297,7 +308,7 @@ void VerifiedReplayer::collect(const ManagerStats& stats) {
   result_.evicted_snapshots = stats.evicted_snapshots;
   result_.engine = engine_.counts();
   result_.peak_running = running_.peak();
-  if (store_) collect_tiers(stats);
+  if (tiers_.store) collect_tiers(stats);
 }
 
 void VerifiedReplayer::collect_tiers(const ManagerStats& stats) {
@@ -317,6 +328,7 @@ void VerifiedReplayer::collect_tiers(const ManagerStats& stats) {
   tiers.fetched_snapshots = stats.fetched_snapshots;
   tiers.fetched_bytes = stats.fetched_bytes;
   tiers.fetch_time_s = fetch_time_s_;
+  tiers.catch_up_time_s = catch_up_time_s_;
   tiers.recovered_blocks = stats.recovered_blocks;
   tiers.recovered_snapshots = stats.recovered_snapshots;
   tiers.useless_records = stats.useless_records;
@@ -352,8 +364,8 @@ void VerifiedReplayer::check_whole(std::string_view when) const {
   if (const std::string fault = manager_->validate(); !fault.empty()) {
     throw ReplayError(fmt::format("{} the cache is damaged: {}", when, fault));
   }
-  if (!store_) return;
-  if (const std::string fault = store_->validate(); !fault.empty()) {
+  if (!tiers_.store) return;
+  if (const std::string fault = tiers_.store->validate(); !fault.empty()) {
     throw ReplayError(fmt::format("{} the store is damaged: {}", when, fault));
   }
 }
@@ -369,7 +381,7 @@ void VerifiedReplayer::save() {
     throw ReplayError("at the end the RAM tier can't be flushed");
   }
   tiers.save_time_s = seconds(start, Clock::now());
-  tiers.store = store_->stats();
+  tiers.store = tiers_.store->stats();
   check_whole("after all was saved");
   const std::size_t records = tiers.store.ram_records + tiers.store.file_records;
   if (const std::size_t recorded = manager_->stats().recorded_blocks; recorded > records) {
@@ -381,14 +393,14 @@ void VerifiedReplayer::save() {
 void VerifiedReplayer::sweep() {
   const std::size_t cached = blocks_->used_blocks();
   const std::size_t resident = snapshots_ ? snapshots_->used_slots() : 0;
-  const std::size_t records = store_ ? store_->stats().ram_records : 0;
+  const std::size_t records = tiers_.store ? tiers_.store->stats().ram_records : 0;
   const ClearReport cleared = manager_->clear();
   expect("cleared blocks", cleared.blocks, cached);
   expect("cleared snapshots", cleared.snapshots, resident);
   expect("cleared records", cleared.records, records);
   expect("blocks in use after all was cleared", blocks_->used_blocks(), 0);
   expect("slots in use after all was cleared", snapshots_ ? snapshots_->used_slots() : 0, 0);
-  expect("records after all was cleared", store_ ? store_->stats().ram_records : 0, 0);
+  expect("records after all was cleared", tiers_.store ? tiers_.store->stats().ram_records : 0, 0);
   check_whole("after all was cleared");
 }
 
@@ -397,7 +409,7 @@ void VerifiedReplayer::close() {
   manager_.reset();
   expect("blocks in use without a cache", blocks_->used_blocks(), 0);
   expect("slots in use without a cache", snapshots_ ? snapshots_->used_slots() : 0, 0);
-  store_.reset();
+  tiers_ = {};
 }
 
 void VerifiedReplayer::expect(std::string_view what, std::uint64_t found, std::uint64_t expected) const {

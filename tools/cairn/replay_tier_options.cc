@@ -38,6 +38,7 @@ void add_stores(CLI::App& command, replay::TierOptions& tiers) {
       .add_option("--ram-tier-bytes", tiers.ram_bytes,
                   "Keep so many bytes of what leaves memory in RAM (k, M, G: 10^3, 10^6, 10^9; Ki, Mi, Gi: 2^10, ..)")
       ->transform(CLI::AsSizeValue(true))
+      ->check(CLI::PositiveNumber)
       ->type_name("BYTES")
       ->group(kGroup);
   auto* directory = command
@@ -48,6 +49,7 @@ void add_stores(CLI::App& command, replay::TierOptions& tiers) {
                         ->group(kGroup);
   auto* bytes = command.add_option("--spill-bytes", tiers.file_bytes, "Never take more of the disk")
                     ->transform(CLI::AsSizeValue(true))
+                    ->check(CLI::PositiveNumber)
                     ->type_name("BYTES")
                     ->needs(directory)
                     ->group(kGroup);
