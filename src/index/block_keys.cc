@@ -10,7 +10,7 @@ TierKey BlockKeys::at(Position at) const {
 }
 
 TierKey BlockKeys::recorded_at(Position at) const {
-  if (recorded_ == 0) return 0;
+  if (recorded() == 0) return 0;
   const TierKey key = this->at(at);
   return key != 0 && by_key_.find(key)->second.recorded ? key : 0;
 }
@@ -40,12 +40,12 @@ void BlockKeys::assign(Position at, TierKey key) noexcept {
   CAIRN_CHECK(new_key);
 }
 
-void BlockKeys::set_recorded(TierKey key, bool recorded) noexcept {
+void BlockKeys::set_recorded(TierKey key, bool is_recorded) noexcept {
   const auto found = by_key_.find(key);
   CAIRN_CHECK(found != by_key_.end());
-  if (found->second.recorded == recorded) return;
-  found->second.recorded = recorded;
-  recorded_ += recorded ? 1 : std::size_t{0} - 1;
+  if (found->second.recorded == is_recorded) return;
+  found->second.recorded = is_recorded;
+  add_recorded(is_recorded ? 1 : -1);
 }
 
 void BlockKeys::erase(Position at) noexcept {

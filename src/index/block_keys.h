@@ -2,10 +2,12 @@
 //
 // A key is given to a place (Position) when it is first named, and stays with it for as long as the trie keeps the
 // place's tokens, with a record or without. Keys are never used again; those of spilled snapshots come from the same
-// count. For writers, who need not close the gate: no walk and no commit looks here.
+// count. For writers, who need not close the gate: no walk and no commit looks here, but for how many records there
+// are.
 #ifndef CAIRN_INDEX_BLOCK_KEYS_H_
 #define CAIRN_INDEX_BLOCK_KEYS_H_
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <optional>
@@ -27,7 +29,8 @@ class BlockKeys {
   TierKey take_next() noexcept { return next_++; }
 
   [[nodiscard]] std::size_t size() const { return by_key_.size(); }
-  [[nodiscard]] std::size_t recorded() const { return recorded_; }
+  // Any thread. Relaxed: a reader that does not see a record yet came before it.
+  [[nodiscard]] std::size_t recorded() const { return recorded_.load(std::memory_order_relaxed); }
   // That of a place, or 0.
   [[nodiscard]] TierKey at(Position at) const;
   // The same, if it has a record.
@@ -41,7 +44,7 @@ class BlockKeys {
   TierKey name(Position at) noexcept;
   // The place has none, and the key no place.
   void assign(Position at, TierKey key) noexcept;
-  void set_recorded(TierKey key, bool recorded) noexcept;
+  void set_recorded(TierKey key, bool is_recorded) noexcept;
   // The place is no more; it has no record.
   void erase(Position at) noexcept;
   // Removes the keys of all places for which `goes(at)`, calling `record(key)` for each that has one.
@@ -51,7 +54,7 @@ class BlockKeys {
       if (!goes(entry.second.at)) return false;
       if (entry.second.recorded) {
         record(entry.first);
-        --recorded_;
+        add_recorded(-1);
       }
       by_place_.erase(entry.second.at.key());
       return true;
@@ -68,7 +71,7 @@ class BlockKeys {
       if (at(place.at) != key || !visit(key, place.at, place.recorded)) return false;
       if (place.recorded) ++recorded;
     }
-    return by_place_.size() == by_key_.size() && recorded == recorded_;
+    return by_place_.size() == by_key_.size() && recorded == this->recorded();
   }
 
  private:
@@ -77,11 +80,16 @@ class BlockKeys {
     bool recorded = false;
   };
 
+  // There is one writer at a time.
+  void add_recorded(int change) noexcept {
+    recorded_.store(recorded() + static_cast<std::size_t>(change), std::memory_order_relaxed);
+  }
+
   const TierKey first_;
   TierKey next_;
   IdMap<TierKey> by_place_;  // by Position::key
   IdMap<Place> by_key_;
-  std::size_t recorded_ = 0;
+  std::atomic<std::size_t> recorded_{0};
 };
 
 }  // namespace cairn

@@ -147,14 +147,16 @@ class BlockTrie {
 
   [[nodiscard]] BlockKeys& keys() { return keys_; }
   [[nodiscard]] const BlockKeys& keys() const { return keys_; }
+  [[nodiscard]] bool any_records() const { return keys_.recorded() > 0; }  // also within a commit
   // Whether tokens are kept for the block with which `rest` starts, after `at`. Also within a commit.
   [[nodiscard]] bool is_kept_after(Position at, AdapterId adapter_id, std::span<const TokenId> rest) const;
   // The keys of the blocks that follow `at` along `rest`, as far as each of them has a record.
   [[nodiscard]] std::vector<TierKey> recorded_after(Position at, AdapterId adapter_id,
                                                     std::span<const TokenId> rest) const;
-  // Up to `num_blocks` cached blocks without a record, from the top on: of the chain that ends at `end`, or of all.
-  // They have one from now on.
-  void save_chain(Position end, std::size_t num_blocks, std::size_t min_tokens, BlockSpills& out);
+  // Up to `num_blocks` cached blocks without a record, from the top on: of the chain that ends at `end`, those after
+  // the first `from_depth` of it, or of all. They have one from now on.
+  void save_chain(Position end, std::size_t from_depth, std::size_t num_blocks, std::size_t min_tokens,
+                  BlockSpills& out);
   void save_all(std::size_t num_blocks, std::size_t min_tokens, BlockSpills& out);
   // The top for 0; none if no block of that adapter has a record with that key.
   [[nodiscard]] std::optional<Position> find_stored_parent(TierKey parent, AdapterId adapter_id) const;
@@ -245,8 +247,9 @@ class BlockTrie {
   void spill_from(EdgeId id, std::size_t count, std::size_t min_depth, BlockSpills& out) noexcept;
   void tell(Position at, BlockSpill::Action action, BlockSpills& out) noexcept;
   void record(Position at, TierKey key) noexcept;
+  [[nodiscard]] bool is_anything_below(Position at) const;
   [[nodiscard]] std::vector<std::uint32_t> worth_keeping(std::size_t min_depth) const;
-  void save(std::span<const Position> ends, std::size_t num_blocks, BlockSpills& out);
+  void save(std::span<const Position> ends, std::size_t from_depth, std::size_t num_blocks, BlockSpills& out);
   Position keep_block(Position parent, AdapterId adapter_id, std::span<const TokenId> tokens);
   [[nodiscard]] std::string validate_keys() const;
 
@@ -261,6 +264,10 @@ class BlockTrie {
   Shared<std::size_t> resident_edges_;
   Shared<std::size_t> resident_disk_blocks_;
   BlockKeys keys_;
+  // The record that was made last, and where the last one of its edge ended before, if that was above it: a block that
+  // is evicted, and whose record is refused then, costs no search for the one before it.
+  TierKey last_record_ = 0;
+  std::uint32_t recorded_before_ = 0;
 };
 
 class BlockTrie::Extension {

@@ -168,7 +168,9 @@ void BlockTrie::drop_unused(EdgeId id) noexcept {
     while (length > needed && anchors_at(edge, length) == 0) --length;
     if (length < edge.length) {
       // A key must not outlive the tokens: others may come to lie in this place.
-      for (Position at{id, edge.length}; keys_.size() > 0 && at.boundary > length; --at.boundary) keys_.erase(at);
+      if (keys_.size() > 0) {
+        for (Position at{id, edge.length}; at.boundary > length; --at.boundary) keys_.erase(at);
+      }
       edge.length = length;
       edge.contents_changed();
     }

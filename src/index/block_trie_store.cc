@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "base/check.h"
+#include "base/spin.h"
 #include "index/block_trie.h"
 
 namespace cairn {
@@ -91,20 +92,29 @@ void BlockTrie::tell(Position at, BlockSpill::Action action, BlockSpills& out) n
 void BlockTrie::record(Position at, TierKey key) noexcept {
   keys_.set_recorded(key, true);
   Edge& edge = edges_[at.edge];
+  last_record_ = edge.recorded < at.boundary ? key : 0;
+  recorded_before_ = edge.recorded;
   edge.recorded = std::max(edge.recorded, at.boundary);
 }
 
 // ---- Saving ----
 
-void BlockTrie::save_chain(Position end, std::size_t num_blocks, std::size_t min_tokens, BlockSpills& out) {
+void BlockTrie::save_chain(Position end, std::size_t from_depth, std::size_t num_blocks, std::size_t min_tokens,
+                           BlockSpills& out) {
   if (end.edge == kTop) return;
-  const Edge& last = edges_[end.edge];
-  const bool ends_the_chain = end.boundary == last.length && anchors_at(last, end.boundary) == 0;
-  if (ends_the_chain && deepest_kept(last) < end.boundary && depth(end) < depth_of(min_tokens)) return;
+  if (depth(end) < depth_of(min_tokens) && !is_anything_below(end)) return;
   std::vector<Position> ends;  // of the parts of the chain, the deepest first
-  for (Position at = end; at.edge != kTop; at = edges_[at.edge].parent()) ends.push_back(at);
+  for (Position at = end; at.edge != kTop && depth(at) > from_depth; at = edges_[at.edge].parent()) ends.push_back(at);
   std::ranges::reverse(ends);
-  save(ends, num_blocks, out);
+  save(ends, from_depth, num_blocks, out);
+}
+
+// Blocks or snapshots that are kept. Readers may be leaving their stops there.
+bool BlockTrie::is_anything_below(Position at) const {
+  Edge& edge = edges_[at.edge];
+  if (at.boundary < edge.length) return true;
+  const SpinLockGuard lock(edge.stops_lock);
+  return anchors_at(edge, at.boundary) > 0 || deepest_kept(edge) >= at.boundary;
 }
 
 void BlockTrie::save_all(std::size_t num_blocks, std::size_t min_tokens, BlockSpills& out) {
@@ -115,7 +125,7 @@ void BlockTrie::save_all(std::size_t num_blocks, std::size_t min_tokens, BlockSp
     if (edges_[id].live && boundary > 0) ends.push_back({id, boundary});
   }
   std::ranges::sort(ends, {}, [&](Position at) { return std::pair(edges_[at.edge].start, at.edge); });
-  save(ends, num_blocks, out);
+  save(ends, 0, num_blocks, out);
 }
 
 // For each edge, where the last block ends that ends as deep as `min_depth` or has something below it that does, or
@@ -127,11 +137,12 @@ std::vector<std::uint32_t> BlockTrie::worth_keeping(std::size_t min_depth) const
   }
   std::vector<std::uint32_t> worth(edges_.id_limit());
   for (EdgeId id = kTop + 1; id < edges_.id_limit(); ++id) {
-    const Edge& edge = edges_[id];
+    Edge& edge = edges_[id];
     if (!edge.live) continue;
     std::uint32_t deepest = edge.recorded;
     if (edge.start + edge.resident >= min_depth) deepest = std::max<std::uint32_t>(deepest, edge.resident);
     if (edge.snapshots > 0) {
+      const SpinLockGuard lock(edge.stops_lock);  // readers may be leaving theirs
       for (const auto& [boundary, stop] : *edge.stops) {
         if (stop.anchors > hanging[Position{id, boundary}.key()]) deepest = std::max(deepest, boundary);
       }
@@ -145,11 +156,15 @@ std::vector<std::uint32_t> BlockTrie::worth_keeping(std::size_t min_depth) const
   return worth;
 }
 
-// Of the edges named, up to the boundary named, the blocks without a record; each edge after the one it hangs on.
-void BlockTrie::save(std::span<const Position> ends, std::size_t num_blocks, BlockSpills& out) {
+// Of the edges named, up to the boundary named, the blocks below `from_depth` without a record; each edge after the
+// one it hangs on.
+void BlockTrie::save(std::span<const Position> ends, std::size_t from_depth, std::size_t num_blocks,
+                     BlockSpills& out) {
   std::vector<Position> saved;
   for (const Position end : ends) {
-    for (Position at{end.edge, 1}; at.boundary <= end.boundary && saved.size() < num_blocks; ++at.boundary) {
+    const std::size_t start = edges_[end.edge].start;
+    const auto above = static_cast<std::uint32_t>(from_depth - std::min(from_depth, start));
+    for (Position at{end.edge, above + 1}; at.boundary <= end.boundary && saved.size() < num_blocks; ++at.boundary) {
       if (keys_.recorded_at(at) == 0) saved.push_back(at);
     }
   }
@@ -203,9 +218,8 @@ bool BlockTrie::forget_record(TierKey key) noexcept {
   keys_.set_recorded(key, false);
   Edge& edge = edges_[found->edge];
   if (found->boundary < edge.recorded) return true;
-  do {
-    --edge.recorded;
-  } while (edge.recorded > 0 && keys_.recorded_at({found->edge, edge.recorded}) == 0);
+  edge.recorded = key == last_record_ ? recorded_before_ : edge.recorded - 1;
+  while (edge.recorded > 0 && keys_.recorded_at({found->edge, edge.recorded}) == 0) --edge.recorded;
   if (edge.length == edge.resident) return true;
   const Gate::Closed closed(gate_);
   drop_unused(found->edge);

@@ -37,27 +37,32 @@ void Index::read(AdapterId adapter_id, std::span<const TokenId> tokens, BlockTri
 
 Index::Found Index::lookup(std::span<const TokenId> tokens, const ReadOptions& options, Claim claim) {
   Found found;
-  if (look_up(tokens, options, claim, options.stored_blocks ? StoredBlocks::kStopIfAny : StoredBlocks::kIgnore, found))
+  if (!options.stored_blocks) {
+    look_up<StoredBlocks::kIgnore>(tokens, options, claim, found);
     return found;
+  }
+  if (look_up<StoredBlocks::kStopIfAny>(tokens, options, claim, found)) return found;
   const MutexLock lock(writer_);  // blocks and records stay as they are from the walk to the commit
-  look_up(tokens, options, claim, StoredBlocks::kFind, found);
+  look_up<StoredBlocks::kFind>(tokens, options, claim, found);
   return found;
 }
 
-bool Index::look_up(std::span<const TokenId> tokens, const ReadOptions& options, Claim claim, StoredBlocks stored,
-                    Found& found) {
+template <Index::StoredBlocks kStored>
+bool Index::look_up(std::span<const TokenId> tokens, const ReadOptions& options, Claim claim, Found& found) {
   bool stopped = false;
   PrefixMatch& match = found.match;
   const AdapterId adapter_id = options.adapter_id;
   const auto prepare = [&](const BlockTrie::Walk& walk) {
     match.matched_blocks.resize(walk.blocks);
     match.matched_disk_block_ids.resize(trie_.any_disk_blocks() ? walk.blocks : 0);
-    if (stored != StoredBlocks::kFind) return;
-    found.stored_blocks = trie_.recorded_after(walk.at, adapter_id, tokens.subspan(walk.blocks * block_size()));
+    if constexpr (kStored == StoredBlocks::kFind) {
+      found.stored_blocks = trie_.recorded_after(walk.at, adapter_id, tokens.subspan(walk.blocks * block_size()));
+    }
   };
   const auto effect = [&](const BlockTrie::Walk& walk, Gate::ReaderCounters& counters) {
-    if (stored == StoredBlocks::kStopIfAny) {
-      stopped = trie_.is_kept_after(walk.at, adapter_id, tokens.subspan(walk.blocks * block_size()));
+    if constexpr (kStored == StoredBlocks::kStopIfAny) {
+      stopped =
+          trie_.any_records() && trie_.is_kept_after(walk.at, adapter_id, tokens.subspan(walk.blocks * block_size()));
       if (stopped) return;
     }
     if (walk.blocks > 0) {
@@ -149,7 +154,7 @@ bool Index::look(std::span<const TokenId> tokens, const ReadOptions& options, St
   read(options.adapter_id, tokens, BlockTrie::Extent::kResident, prepare,
        [&](const BlockTrie::Walk& walk, Gate::ReaderCounters&) {
          if (stored == StoredBlocks::kStopIfAny) {
-           stopped = trie_.is_kept_after(walk.at, options.adapter_id, rest(walk));
+           stopped = trie_.any_records() && trie_.is_kept_after(walk.at, options.adapter_id, rest(walk));
            if (stopped) return;
          }
          if (walk.blocks == 0) return;

@@ -72,8 +72,13 @@ class Index {
 
   BlockSpills evict_to_store(std::size_t num_blocks, std::size_t min_tokens);
   // Of the chain that ends at `at`, which the caller holds by handle since `epoch`; nothing if it has passed.
-  BlockSpills save_chain(Position at, AdapterId adapter_id, std::uint64_t epoch, std::size_t num_blocks,
-                         std::size_t min_tokens);
+  // What of a chain is to be saved: see RadixTree::save_blocks.
+  struct Saving {
+    std::size_t num_blocks = 0;
+    std::size_t min_tokens = 0;
+    std::size_t from_tokens = 0;
+  };
+  BlockSpills save_chain(Position at, AdapterId adapter_id, std::uint64_t epoch, const Saving& what);
   BlockSpills save_all(std::size_t num_blocks, std::size_t min_tokens);
   bool forget_record(TierKey key);  // of a block or a snapshot
   std::optional<RadixTree::SpilledSnapshot> spilled_snapshot(TierKey key);
@@ -135,8 +140,8 @@ class Index {
   // How a lookup that is asked for stored blocks goes: beside writers, and if there may be some, as one.
   enum class StoredBlocks { kIgnore, kStopIfAny, kFind };
   // False, and nothing has happened, if it stopped.
-  bool look_up(std::span<const TokenId> tokens, const ReadOptions& options, Claim claim, StoredBlocks stored,
-               Found& found);
+  template <StoredBlocks kStored>
+  bool look_up(std::span<const TokenId> tokens, const ReadOptions& options, Claim claim, Found& found);
   bool look(std::span<const TokenId> tokens, const ReadOptions& options, StoredBlocks stored,
             RadixTree::Peek& peeked) const;
   void check_registered_key(TierKey key) const CAIRN_REQUIRES(writer_);

@@ -24,12 +24,11 @@ BlockSpills Index::evict_to_store(std::size_t num_blocks, std::size_t min_tokens
   return spills;
 }
 
-BlockSpills Index::save_chain(Position at, AdapterId adapter_id, std::uint64_t epoch, std::size_t num_blocks,
-                              std::size_t min_tokens) {
+BlockSpills Index::save_chain(Position at, AdapterId adapter_id, std::uint64_t epoch, const Saving& what) {
   BlockSpills spills;
   const Writing writing(*this);
   if (epoch != epoch_in_commit(adapter_id)) return spills;
-  trie_.save_chain(at, num_blocks, min_tokens, spills);
+  trie_.save_chain(at, what.from_tokens / block_size(), what.num_blocks, what.min_tokens, spills);
   counters_.blocks_saved += spills.blocks.size();
   return spills;
 }

@@ -395,9 +395,11 @@ BlockSpills RadixTree::evict_blocks_to_tier(std::size_t num_blocks, std::size_t 
   return impl_->index.evict_to_store(num_blocks, min_tokens);
 }
 
-BlockSpills RadixTree::save_blocks(const PrefixHandle& handle, std::size_t num_blocks, std::size_t min_tokens) {
+BlockSpills RadixTree::save_blocks(const PrefixHandle& handle, std::size_t num_blocks, std::size_t min_tokens,
+                                   std::size_t from_tokens) {
   impl_->check_handle(handle);
-  return impl_->index.save_chain(Impl::place_of(handle), handle.adapter_id_, handle.epoch_, num_blocks, min_tokens);
+  return impl_->index.save_chain(Impl::place_of(handle), handle.adapter_id_, handle.epoch_,
+                                 {.num_blocks = num_blocks, .min_tokens = min_tokens, .from_tokens = from_tokens});
 }
 
 BlockSpills RadixTree::save_blocks(std::size_t num_blocks, std::size_t min_tokens) {

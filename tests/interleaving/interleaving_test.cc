@@ -646,5 +646,20 @@ TEST_F(InterleavingTest, AcquireWithStoredBlocksAgainstTheLossOfARecord) {
       {[](Caller& caller) { caller.acquire_pinned("aab", 100); }, [](Caller& caller) { caller.forget_key(1); }});
 }
 
+// Who returns the snapshot must not name the record that was lost before it was put. Neither makes a walk start again:
+// the lost one has a record below it, which keeps the tokens.
+TEST_F(InterleavingTest, AcquireWithStoredBlocksAgainstTheLossOfARecordAndThenASnapshot) {
+  explore(
+      [](Callers& callers) {
+        callers[2]->publish("aab");
+        callers[2]->evict_blocks_to_tier(2);
+      },
+      {[](Caller& caller) { caller.acquire_pinned("aab", 100); },
+       [](Caller& caller) {
+         caller.forget_key(1);
+         caller.put(CallKind::kPutPlain, "a");
+       }});
+}
+
 }  // namespace
 }  // namespace cairn::testing
