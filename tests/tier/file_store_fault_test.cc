@@ -6,6 +6,7 @@
 #include <atomic>
 #include <cerrno>
 #include <chrono>
+#include <future>
 #include <memory>
 #include <optional>
 #include <thread>
@@ -85,6 +86,20 @@ TEST_F(FileStoreFaultTest, EachPutOfAKeyIsAnsweredAlsoIfOneBehindAWriteIsErased)
   EXPECT_EQ(answers[0], 1);
   EXPECT_EQ(answers[1], 1);
   EXPECT_EQ(answers[2], 100);
+}
+
+TEST_F(FileStoreFaultTest, AGetAfterAPutDoesNotShareTheReadOfTheReplacedRecord) {
+  EXPECT_EQ(put_and_wait(*store_, 1), true);
+  plan_->add({.effect = Effect::kSlow, .kind = Kind::kRead});
+  const auto early = std::make_shared<std::promise<GetResult>>();
+  store_->get(1, [early](GetResult result) { early->set_value(std::move(result)); });
+  wait_for_slow(1);
+  EXPECT_EQ(put_and_wait(*store_, 1, RecordKind::kBlock, 1), true);
+  EXPECT_TRUE(is_found(*store_, 1, 1));
+  plan_->release();
+  const GetResult result = early->get_future().get();
+  ASSERT_EQ(result.status, Status::kFound);
+  EXPECT_TRUE(has_payload(result.buffer->payload(), 1, 0));  // which was there when it asked
 }
 
 TEST_F(FileStoreFaultTest, AFailedWriteIsNotStoredAndTheNextPutsAreRefusedUntilOneWorks) {

@@ -239,6 +239,20 @@ TEST_P(FileStoreTest, NoticesARecordInAnotherPlaceThanItsOwn) {
   EXPECT_EQ(get_and_wait(*store_, first + 1).status, Status::kMissing);
 }
 
+TEST_P(FileStoreTest, BelievesTheNewerOfTwoRecordsOfOneKey) {
+  const TierKey key = store_->first_key();
+  const std::size_t record = buffers_->record_bytes(RecordKind::kBlock);
+  EXPECT_EQ(put_and_wait(*store_, key), true);
+  const std::vector<char> older = slab_bytes("blocks.slab", 0, record);
+  EXPECT_EQ(put_and_wait(*store_, key, RecordKind::kBlock, 1), true);  // in another slot
+  store_.reset();
+  overwrite("blocks.slab", 0, older);  // as if it had been killed before the first was wiped
+  open();
+  EXPECT_EQ(store_->stats().recovered_records, 1U);
+  EXPECT_TRUE(is_found(*store_, key, 1));
+  EXPECT_EQ(slab_bytes("blocks.slab", 0, record), std::vector<char>(record));
+}
+
 TEST_P(FileStoreTest, SharesOneReadAmongThoseWhoAskAtTheSameTime) {
   EXPECT_EQ(put_and_wait(*store_, 1), true);
   std::vector<std::future<GetResult>> ends;

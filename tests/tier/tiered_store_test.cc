@@ -126,6 +126,49 @@ TEST_F(TieredStoreTest, ReportsWhatIsLostFromBothAndNothingElse) {
   EXPECT_TRUE(is_found(*store_, 1));
 }
 
+// A back that answers at once, so that what it loses is known at each moment.
+class TwoRamStoresTest : public ::testing::Test {
+ protected:
+  void put_blocks(TierKey first, TierKey end) {
+    for (TierKey key = first; key < end; ++key) ASSERT_EQ(put_and_wait(*store_, key), true);
+  }
+
+  std::shared_ptr<SpillBuffers> buffers_ = std::make_shared<SpillBuffers>(small_layout(), 1 << 20);
+  const std::size_t block_bytes_ = buffers_->record_bytes(RecordKind::kBlock);
+  std::shared_ptr<SpillStore> back_ = make_ram_store({.buffers = buffers_, .bytes_max = 8 * block_bytes_});
+  std::shared_ptr<SpillStore> store_ =
+      make_tiered_store(make_ram_store({.buffers = buffers_, .bytes_max = 4 * block_bytes_}), back_);
+};
+
+TEST_F(TwoRamStoresTest, WhatOnlyTheBackHasLostIsNotLostAndGoesThereAgain) {
+  put_blocks(1, 2);
+  EXPECT_TRUE(store_->flush(kLong));  // in both now
+  for (TierKey key = 10; key < 40; ++key) {
+    put_blocks(key, key + 1);
+    ASSERT_EQ(store_->touch(1), Tier::kRam);
+  }
+  EXPECT_EQ(back_->touch(1), std::nullopt);
+  put_blocks(40, 44);  // evicts it from the front, which has not heard of the loss
+  EXPECT_NE(back_->touch(1), std::nullopt);
+  EXPECT_TRUE(is_found(*store_, 1));
+  EXPECT_EQ(store_->validate(), "");
+}
+
+TEST_F(TwoRamStoresTest, ALossOfTheBackIsReportedOnlyIfTheFrontHasTheRecordNoMore) {
+  put_blocks(1, 3);
+  EXPECT_TRUE(store_->flush(kLong));
+  std::set<TierKey> lost;
+  for (TierKey key = 10; key < 40; ++key) {
+    put_blocks(key, key + 1);
+    ASSERT_EQ(store_->touch(1), Tier::kRam);
+    for (const TierKey gone : store_->take_lost()) ASSERT_TRUE(lost.insert(gone).second) << gone;
+  }
+  EXPECT_EQ(back_->touch(1), std::nullopt);
+  EXPECT_FALSE(lost.contains(1));
+  EXPECT_TRUE(lost.contains(2));
+  for (TierKey key = 10; key < 40; ++key) EXPECT_EQ(is_found(*store_, key), !lost.contains(key)) << key;
+}
+
 TEST_F(TieredStoreTest, ReplacesARecordWhereverItIs) {
   put_blocks(1, 9);
   EXPECT_EQ(put_and_wait(*store_, 1, RecordKind::kBlock, 1), true);  // the old one is in the file
