@@ -203,6 +203,7 @@ class FileStore final : public SpillStore {
   [[nodiscard]] std::shared_ptr<Put> next_put() CAIRN_REQUIRES(mutex_);
   enum class Space { kFound, kGrow, kWait, kNone };
   [[nodiscard]] Space find_slot(SlabId id, std::uint32_t& slot) CAIRN_REQUIRES(mutex_);
+  [[nodiscard]] std::uint64_t coming_bytes() const noexcept CAIRN_REQUIRES(mutex_);
   [[nodiscard]] Entry* victim() noexcept CAIRN_REQUIRES(mutex_);
   void evict(Entry& entry) noexcept CAIRN_REQUIRES(mutex_);
   void grow(SlabId id);

@@ -209,7 +209,7 @@ FileStore::Space FileStore::find_slot(SlabId id, std::uint32_t& slot) {
     const std::uint64_t held = held_bytes();
     const std::uint64_t room = is_disk_full_ || held > slab_bytes_max_ ? 0 : slab_bytes_max_ - held;
     if (room >= own.record_bytes()) return Space::kGrow;
-    if (room + doomed_bytes_ + wiping_bytes_ >= own.record_bytes()) return Space::kWait;
+    if (room + coming_bytes() >= own.record_bytes()) return Space::kWait;
     if (const std::optional<std::uint32_t> spare = other.take_spare()) {
       auto wipe = std::make_unique<Wipe>();
       wipe->slab = static_cast<SlabId>(1 - static_cast<std::size_t>(id));
@@ -229,6 +229,23 @@ FileStore::Space FileStore::find_slot(SlabId id, std::uint32_t& slot) {
     evict(*least_used);
     return Space::kFound;
   }
+}
+
+// What is wiped, or will be: but for slots whose reader has expired, and may never let go.
+std::uint64_t FileStore::coming_bytes() const noexcept {
+  const auto is_stuck = [&](const std::unique_ptr<Job>& job) CAIRN_REQUIRES(mutex_) {
+    return job != nullptr && job->is_expired && job->kind == IoRequest::Kind::kRead &&
+           slab(job->slab).state(job->slot) == Slab::State::kWiped;
+  };
+  std::uint64_t stuck = 0;
+  for (auto job = jobs_.begin(); job != jobs_.end(); ++job) {
+    if (!is_stuck(*job)) continue;
+    const bool is_counted = std::any_of(jobs_.begin(), job, [&](const std::unique_ptr<Job>& earlier) {
+      return is_stuck(earlier) && earlier->slab == (*job)->slab && earlier->slot == (*job)->slot;
+    });
+    if (!is_counted) stuck += slab((*job)->slab).record_bytes();
+  }
+  return doomed_bytes_ + wiping_bytes_ - stuck;
 }
 
 // Least recently used first, but for what is being read or written.
@@ -284,7 +301,7 @@ void FileStore::grow(SlabId id) {
   if (is_full) {
     is_disk_full_ = true;  // goes on with the space that it has
     disk_full_until_ = Clock::now() + options_.retry_after;
-    if (victim() != nullptr || doomed_bytes_ + wiping_bytes_ > 0) return;
+    if (victim() != nullptr || coming_bytes() > 0) return;
   }
   degrade(id, "no space can be allocated", error);
 }
