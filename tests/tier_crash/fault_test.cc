@@ -30,7 +30,7 @@ constexpr std::size_t kDepth = 8;
 constexpr std::chrono::milliseconds kRetryAfter{1};
 constexpr std::chrono::milliseconds kFlushTimeout{60'000};
 // Of operations. Where results get lost it has to be short, and flushes fail; else it must never pass.
-constexpr std::chrono::milliseconds kShortTimeout{20};
+constexpr std::chrono::milliseconds kShortTimeout{100};
 constexpr std::chrono::milliseconds kLongTimeout{60'000};
 
 struct Case {
@@ -59,16 +59,16 @@ class FaultTest : public ::testing::TestWithParam<std::tuple<bool, Case>> {
 
   [[nodiscard]] static bool loses() { return fault().effect == Effect::kLose; }
   [[nodiscard]] static std::chrono::milliseconds flush_timeout() {
-    return loses() ? 10 * kShortTimeout : kFlushTimeout;
+    return loses() ? 2 * kShortTimeout : kFlushTimeout;
   }
 
-  std::shared_ptr<SpillStore> open(std::shared_ptr<FaultPlan> plan) {
+  std::shared_ptr<SpillStore> open(std::shared_ptr<FaultPlan> plan, std::chrono::milliseconds io_timeout) {
     buffers_ = std::make_shared<SpillBuffers>(known_layout(), kBufferBytes);
     OpenedStore opened = open_file_store({.buffers = buffers_,
                                           .directory = directory_,
                                           .bytes_max = kFileBytes,
                                           .queue_depth = kDepth,
-                                          .io_timeout = loses() ? kShortTimeout : kLongTimeout,
+                                          .io_timeout = io_timeout,
                                           .retry_after = kRetryAfter},
                                          std::make_unique<FaultyIo>(make_threaded_io(kDepth, 1), std::move(plan)));
     EXPECT_TRUE(opened.store) << opened.error.message;
@@ -97,7 +97,7 @@ class FaultTest : public ::testing::TestWithParam<std::tuple<bool, Case>> {
 };
 
 TEST_P(FaultTest, AtTheNthOperationLosesNoMoreThanRecords) {
-  const std::uint64_t every = all_or(1, 5);
+  const std::uint64_t every = all_or(1, 5) * (loses() ? 3 : 1);  // of these each takes its timeouts
   std::uint64_t faults = 0;
   std::uint64_t nth = 1;
   for (bool struck = true; struck; nth += every) {
@@ -106,7 +106,7 @@ TEST_P(FaultTest, AtTheNthOperationLosesNoMoreThanRecords) {
     const auto plan = std::make_shared<FaultPlan>();
     Survivors survivors(tiered() ? Survivors::Durable::kWhenFlushed : Survivors::Durable::kWhenAcknowledged);
     {
-      Session session(open(plan), survivors);
+      Session session(open(plan, loses() ? kShortTimeout : kLongTimeout), survivors);
       IoFault at_nth = fault();
       at_nth.nth = nth;
       plan->add(at_nth);
@@ -121,7 +121,7 @@ TEST_P(FaultTest, AtTheNthOperationLosesNoMoreThanRecords) {
       EXPECT_LE(disk_bytes(directory_), kFileBytes);
     }
     {
-      const std::shared_ptr<SpillStore> store = open(std::make_shared<FaultPlan>());
+      const std::shared_ptr<SpillStore> store = open(std::make_shared<FaultPlan>(), kLongTimeout);
       ASSERT_TRUE(store);
       const Recovery recovery = check_recovered(*store, survivors);
       EXPECT_EQ(recovery.missing, std::vector<TierKey>{}) << "stored, not reported as lost, and not there";
@@ -224,7 +224,7 @@ TEST(RandomFaultTest, ManyFaultsLoseNoMoreThanRecords) {
                                         std::exchange(opened.store, nullptr)),
                       survivors);
       plan->add_random(seed, 0.05, /*lose=*/may_lose);
-      const auto flush_timeout = may_lose ? 10 * kShortTimeout : kFlushTimeout;
+      const auto flush_timeout = may_lose ? 2 * kShortTimeout : kFlushTimeout;
       session.run_random_workload(random, kOperations, flush_timeout);
       EXPECT_GT(plan->faults(), 0U);
       plan->heal();
