@@ -19,6 +19,7 @@
 #include <ostream>
 #include <thread>
 
+#include "support/sanitizers.h"
 #include "tier/io_fixtures.h"
 
 namespace cairn {
@@ -198,8 +199,7 @@ TEST_P(AsyncIoTest, ManyMayBeUnderWayAndEachHasItsOwnResult) {
 
 TEST_P(AsyncIoTest, ResultsThatDoNotFitComeWithTheNextWait) {
   Pages pages(1);
-  scratch_.write(pages);
-  for (std::size_t i = 0; i < 5; ++i) io_->submit(read_request(scratch_.file(), 0, pages, i));
+  for (std::size_t i = 0; i < 5; ++i) io_->submit(write_request(scratch_.file(), i, pages, i));
   std::vector<std::uint64_t> tokens;
   while (tokens.size() < 5) {
     std::array<IoResult, 2> some{};
@@ -339,13 +339,14 @@ TEST(UringIoTest, TheDestructorDoesNotWaitForeverForADeviceThatHangs) {
 }
 
 TEST(ThreadedIoTest, TheDestructorDoesNotWaitForeverForADeviceThatHangs) {
+  if (testing::kThreadSanitizer) GTEST_SKIP() << "the sanitizer can't see that an abandoned thread has ended";
   HangingMemory memory;
   if (!memory.hangs()) GTEST_SKIP() << "this process may not make memory that hangs (userfaultfd)";
   const ScratchFile scratch;
   Pages pages = Pages::numbered(1, 1);
   scratch.write(pages);
-  const std::size_t threads_before = threads_of_this_process();
   std::unique_ptr<AsyncIo> io = make_threaded_io(4, 1);
+  const std::size_t threads_with_its_own = threads_of_this_process();
   IoRequest hanging = read_request(scratch.file(), 0, pages, 1);
   hanging.memory = memory.data();
   io->submit(hanging);
@@ -358,7 +359,7 @@ TEST(ThreadedIoTest, TheDestructorDoesNotWaitForeverForADeviceThatHangs) {
   io.reset();
   EXPECT_LT(std::chrono::steady_clock::now() - start, kLong);
   memory.release();
-  while (threads_of_this_process() > threads_before) std::this_thread::yield();
+  while (threads_of_this_process() >= threads_with_its_own) std::this_thread::yield();
   EXPECT_EQ(scratch.read(1), pages);  // what was not begun never is
 }
 
