@@ -370,8 +370,8 @@ class RadixTree final : public PrefixCache {
   // each up to where something is kept. The caller sees to it that they stay resident until they are copied, by a
   // handle, say. O(p), or O(everything cached).
   // Throws std::invalid_argument: a handle that is not valid or of another tree.
-  [[nodiscard]] BlockSpills save_blocks(const PrefixHandle& handle, std::size_t num_blocks,
-                                        std::size_t min_tokens = 0);
+  [[nodiscard]] BlockSpills save_blocks(const PrefixHandle& handle, std::size_t num_blocks, std::size_t min_tokens = 0,
+                                        std::size_t from_tokens = 0);
   [[nodiscard]] BlockSpills save_blocks(std::size_t num_blocks, std::size_t min_tokens = 0);
   // The record of a block, or a spilled snapshot, is gone: what hangs below a block that is not resident can't be
   // reused until it is resident or stored again. False if no record has that key. O(log), and for the last record of

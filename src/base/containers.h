@@ -22,7 +22,10 @@ using IdSet = boost::unordered_flat_set<std::uint64_t, IdHash>;
 template <class Table>
 void make_room(Table& table, std::size_t extra) {
   const std::size_t wanted = table.size() + extra;
-  if (wanted > table.max_load()) table.reserve(std::max(wanted, 2 * table.size()));
+  if (wanted <= table.max_load()) return;
+  table.reserve(std::max(wanted, 2 * table.size()));
+  // Erasing lowers what a table takes before it rehashes, and then the same capacity is not the same room.
+  if (wanted > table.max_load()) table.rehash(2 * table.bucket_count());
 }
 
 template <class T>

@@ -161,7 +161,8 @@ void ManagerCore::write_through(const PrefixHandle& handle, std::size_t new_bloc
     {
       const MutexLock lock(leaving_);
       spiller_->reserve(new_blocks);
-      unsaved = tree_.save_blocks(handle, new_blocks, options_.spill.block_tokens_min);
+      unsaved = tree_.save_blocks(handle, new_blocks, options_.spill.block_tokens_min,
+                                  handle.tokens() - new_blocks * block_size());
       announce(unsaved);
     }
     const std::span<const TokenId> tokens = unsaved.tokens;
