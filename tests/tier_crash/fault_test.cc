@@ -48,6 +48,7 @@ const std::array kCases = {
     Case{"Nothing", {.effect = Effect::kShort, .bytes = 0}},
     Case{"OnePage", {.effect = Effect::kShort, .bytes = 4096}},
     Case{"Slow", {.effect = Effect::kSlow, .operations_until_done = 3, .waits_until_done = 3}},
+    Case{"Late", {.effect = Effect::kSlow}},  // when it has long expired
     Case{"Lost", {.effect = Effect::kLose}},
     Case{"LostButDone", {.effect = Effect::kLose, .done_all_the_same = true}},
 };
@@ -58,8 +59,11 @@ class FaultTest : public ::testing::TestWithParam<std::tuple<bool, Case>> {
   [[nodiscard]] static const IoFault& fault() { return std::get<1>(GetParam()).fault; }
 
   [[nodiscard]] static bool loses() { return fault().effect == Effect::kLose; }
+  [[nodiscard]] static bool expires() {
+    return loses() || (fault().effect == Effect::kSlow && fault().operations_until_done == 0);
+  }
   [[nodiscard]] static std::chrono::milliseconds flush_timeout() {
-    return loses() ? 2 * kShortTimeout : kFlushTimeout;
+    return expires() ? 2 * kShortTimeout : kFlushTimeout;
   }
 
   std::shared_ptr<SpillStore> open(std::shared_ptr<FaultPlan> plan, std::chrono::milliseconds io_timeout) {
@@ -88,6 +92,9 @@ class FaultTest : public ::testing::TestWithParam<std::tuple<bool, Case>> {
       session.put(keys);
     }
     session.get(keys);
+    std::vector<TierKey> all;
+    for (TierKey earlier = session.first_key(); earlier < session.first_key() + 20; ++earlier) all.push_back(earlier);
+    session.get(all);
     session.note_lost();
   }
 
@@ -97,7 +104,7 @@ class FaultTest : public ::testing::TestWithParam<std::tuple<bool, Case>> {
 };
 
 TEST_P(FaultTest, AtTheNthOperationLosesNoMoreThanRecords) {
-  const std::uint64_t every = all_or(1, 5) * (loses() ? 3 : 1);  // of these each takes its timeouts
+  const std::uint64_t every = all_or(1, 5) * (expires() ? 3 : 1);  // of these each takes its timeouts
   std::uint64_t faults = 0;
   std::uint64_t nth = 1;
   for (bool struck = true; struck; nth += every) {
@@ -106,7 +113,7 @@ TEST_P(FaultTest, AtTheNthOperationLosesNoMoreThanRecords) {
     const auto plan = std::make_shared<FaultPlan>();
     Survivors survivors(tiered() ? Survivors::Durable::kWhenFlushed : Survivors::Durable::kWhenAcknowledged);
     {
-      Session session(open(plan, loses() ? kShortTimeout : kLongTimeout), survivors);
+      Session session(open(plan, expires() ? kShortTimeout : kLongTimeout), survivors);
       IoFault at_nth = fault();
       at_nth.nth = nth;
       plan->add(at_nth);
