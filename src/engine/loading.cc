@@ -16,19 +16,24 @@ void Lease::Body::choose_fetch(std::span<const TokenId> prompt, std::size_t limi
   const std::size_t matched = handle_.tokens();
   const std::size_t base = core.has_snapshots() ? restore_tokens_ : matched;
   Loading loading{.block_keys = std::exchange(stored_blocks_, {})};
-  if (!find_records(prompt, limit, loading)) return;
-  const FetchBytes bytes = bytes_of(loading);
-  bool worth_it = core.fetch_cost().pays(bytes, loading.tokens - base);
-  if (!worth_it) core.counts().unprofitable_fetches.add(1);
-  if (worth_it && loading.snapshot_key) {
-    const std::optional<SnapshotId> slot = core.allocate_slot();
-    worth_it = slot.has_value();
-    loading.slot = slot.value_or(0);
-  }
-  if (worth_it) {
-    loading_ = std::move(loading);
-  } else {
-    let_go(loading.pin);
+  try {
+    if (!find_records(prompt, limit, loading)) return;
+    const FetchBytes bytes = bytes_of(loading);
+    bool worth_it = core.fetch_cost().pays(bytes, loading.tokens - base);
+    if (!worth_it) core.counts().unprofitable_fetches.add(1);
+    if (worth_it && loading.snapshot_key) {
+      const std::optional<SnapshotId> slot = core.allocate_slot();
+      worth_it = slot.has_value();
+      loading.slot = slot.value_or(0);
+    }
+    if (worth_it) {
+      loading_ = std::move(loading);
+    } else {
+      let_go(loading.pin);
+    }
+  } catch (...) {
+    let_go(loading.pin);  // nobody else knows of it
+    throw;
   }
 }
 
