@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
+#include <limits>
 #include <optional>
 #include <stdexcept>
 #include <tuple>
@@ -24,6 +25,8 @@ constexpr const char* kMetaName = "meta";
 constexpr const char* kNewMetaName = "meta.new";
 constexpr std::array<const char*, kSlabs> kSlabNames = {"blocks.slab", "snapshots.slab"};
 constexpr std::size_t kMetaBytesMax = std::size_t{1} << 16;
+constexpr std::uint64_t kSlotsMax = std::numeric_limits<std::uint32_t>::max();
+constexpr std::size_t kBytesMax = std::size_t{1} << 40;  // of a payload, and of the tokens in a header
 
 [[noreturn]] void fail(const std::string& path, const std::string& what) {
   throw std::runtime_error(io_message(path, what, errno));
@@ -70,7 +73,12 @@ StoreMeta read_meta(const File& directory, const std::string& path) {
   std::vector<std::byte> bytes(kMetaBytesMax);
   bytes.resize(read_at(file, path + "/" + kMetaName, 0, bytes));
   std::optional<StoreMeta> meta = decode_meta(bytes);
-  if (!meta) throw std::runtime_error(path + "/" + kMetaName + ": is damaged or of another version");
+  const auto is_sane = [](const SpillLayout& layout) {
+    return layout.block_size <= kBytesMax && layout.block_bytes <= kBytesMax && layout.snapshot_bytes <= kBytesMax;
+  };
+  if (!meta || !is_sane(meta->layout)) {
+    throw std::runtime_error(path + "/" + kMetaName + ": is damaged or of another version");
+  }
   return *std::move(meta);
 }
 
@@ -140,6 +148,7 @@ void DirectoryInspector::read_headers(const Slab& slab) {
     if (data < 0 && errno == ENXIO) return;  // nothing but holes from here
     if (data < 0) fail(slab.path, "can't be read");
     slot = static_cast<std::uint64_t>(data) / slab.record_bytes;
+    if (slot >= kSlotsMax) return;
     std::fill(header.begin(), header.end(), std::byte{0});
     (void)read_at(slab.file, slab.path, slot * slab.record_bytes, header);
     if (!is_wiped(header)) {

