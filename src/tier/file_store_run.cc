@@ -240,9 +240,10 @@ std::uint64_t FileStore::coming_bytes() const noexcept {
   std::uint64_t stuck = 0;
   for (auto job = jobs_.begin(); job != jobs_.end(); ++job) {
     if (!is_stuck(*job)) continue;
-    const bool is_counted = std::any_of(jobs_.begin(), job, [&](const std::unique_ptr<Job>& earlier) {
-      return is_stuck(earlier) && earlier->slab == (*job)->slab && earlier->slot == (*job)->slot;
-    });
+    const bool is_counted =
+        std::any_of(jobs_.begin(), job, [&](const std::unique_ptr<Job>& earlier) CAIRN_REQUIRES(mutex_) {
+          return is_stuck(earlier) && earlier->slab == (*job)->slab && earlier->slot == (*job)->slot;
+        });
     if (!is_counted) stuck += slab((*job)->slab).record_bytes();
   }
   return doomed_bytes_ + wiping_bytes_ - stuck;

@@ -361,7 +361,7 @@ TEST_F(HybridFetchingTest, AStateWithinABlock) {
 }
 
 TEST_F(HybridFetchingTest, WithoutItsStateALeaseGoesBackToTheOneInMemory) {
-  for (const std::size_t shallow : {3, 4, 5, 7}) {
+  for (const std::size_t shallow : {3U, 4U, 5U, 7U}) {
     start(sizes_, {.capture_tails = false});
     cache(request_, {8});
     push_out_states();
@@ -381,7 +381,7 @@ TEST_F(HybridFetchingTest, WithoutItsStateALeaseGoesBackToTheOneInMemory) {
 }
 
 TEST_F(HybridFetchingTest, WithoutABlockALeaseGoesBackToTheStateInMemory) {
-  for (const std::size_t shallow : {4, 6}) {
+  for (const std::size_t shallow : {4U, 6U}) {
     start(sizes_, {.capture_tails = false});
     cache(request_, {shallow, 12});
     push_out_states();

@@ -53,7 +53,7 @@ TEST_F(RamStoreTest, EvictsTheLeastRecentlyUsedAndSaysSo) {
   EXPECT_EQ(put_and_wait(*store_, 6), true);
   EXPECT_THAT(sorted(store_->take_lost()), ElementsAre(3, 4));
   EXPECT_THAT(store_->take_lost(), IsEmpty());
-  for (const TierKey key : {1, 2, 5, 6}) EXPECT_TRUE(is_found(*store_, key)) << key;
+  for (const TierKey key : {1U, 2U, 5U, 6U}) EXPECT_TRUE(is_found(*store_, key)) << key;
   EXPECT_EQ(store_->stats().evicted_records, 2U);
   EXPECT_EQ(store_->stats().ram_records, 4U);
 }
