@@ -131,7 +131,7 @@ void Spiller::end(TierKey key, bool stored) noexcept {
   const MutexLock lock(mutex_);
   under_way_.erase(key);
   if (!stored) lost_.push_back(key);
-  if (under_way_.empty()) none_under_way_.notify_all();
+  one_over_.notify_all();
 }
 
 void Spiller::erase(std::span<const TierKey> keys) noexcept {
@@ -169,13 +169,21 @@ bool Spiller::is_under_way(TierKey key) const noexcept {
   return under_way_.contains(key);
 }
 
-bool Spiller::wait(std::chrono::steady_clock::time_point until) {
+template <class Over>
+bool Spiller::wait_until(std::chrono::steady_clock::time_point until, Over over) {
   mutex_.lock();
-  bool none = under_way_.empty();
-  while (!none && none_under_way_.wait_until(mutex_, until) == std::cv_status::no_timeout) none = under_way_.empty();
-  none = under_way_.empty();
+  while (!over() && one_over_.wait_until(mutex_, until) == std::cv_status::no_timeout) continue;
+  const bool is_over = over();
   mutex_.unlock();
-  return none;
+  return is_over;
+}
+
+bool Spiller::wait(std::chrono::steady_clock::time_point until) {
+  return wait_until(until, [this]() CAIRN_REQUIRES(mutex_) { return under_way_.empty(); });
+}
+
+bool Spiller::wait_for_copies(std::chrono::steady_clock::time_point until) {
+  return wait_until(until, [this] { return blocks_leaving() + slots_leaving() == 0; });  // end() follows each change
 }
 
 }  // namespace cairn

@@ -57,6 +57,8 @@ class Spiller : public std::enable_shared_from_this<Spiller> {
   [[nodiscard]] bool is_under_way(TierKey key) const noexcept;
   // Until nothing is under way, or `until`: then false.
   [[nodiscard]] bool wait(std::chrono::steady_clock::time_point until);
+  // Until no copy is under way, or `until`: then false.
+  [[nodiscard]] bool wait_for_copies(std::chrono::steady_clock::time_point until);
   // Now: whose memory will be free when their bytes are out.
   [[nodiscard]] std::size_t blocks_leaving() const noexcept { return blocks_leaving_.get(); }
   [[nodiscard]] std::size_t slots_leaving() const noexcept { return slots_leaving_.get(); }
@@ -76,13 +78,15 @@ class Spiller : public std::enable_shared_from_this<Spiller> {
   [[nodiscard]] bool is_erased(TierKey key) const noexcept;
   // It is under way no more.
   void end(TierKey key, bool stored) noexcept;
+  template <class Over>
+  [[nodiscard]] bool wait_until(std::chrono::steady_clock::time_point until, Over over);
 
   const std::shared_ptr<SpillStore> store_;
   Counts counts_;
   Count blocks_leaving_;
   Count slots_leaving_;
   mutable Mutex mutex_;
-  std::condition_variable_any none_under_way_;
+  std::condition_variable_any one_over_;
   IdMap<bool> under_way_ CAIRN_GUARDED_BY(mutex_);      // whether it was erased meanwhile
   std::vector<TierKey> lost_ CAIRN_GUARDED_BY(mutex_);  // has room for all that is under way
 };

@@ -339,12 +339,12 @@ void ManagerCore::save_snapshots(Clock::time_point until, SaveReport& report) {
   }
 }
 
-// Until the store has a buffer to spare.
+// Until the store has a buffer to spare. What is announced and waits for room itself is not waited for.
 bool ManagerCore::wait_for_room(RecordKind kind, Clock::time_point until) {
   constexpr int kTries = 3;
   for (int tries = 0; tries < kTries && Clock::now() < until; ++tries) {
     if (options_.store->buffers()->allocate(kind)) return true;
-    if (!spiller_->wait(until) || !options_.store->flush(left_until(until))) break;
+    if (!spiller_->wait_for_copies(until) || !options_.store->flush(left_until(until))) break;
   }
   return false;
 }

@@ -1,4 +1,7 @@
 // What leaves memory goes to the store, what is not worth it does not, and what the store loses is forgotten.
+#include <atomic>
+#include <thread>
+
 #include "engine/tiers_fixture.h"
 #include "support/manual_device.h"
 
@@ -155,6 +158,28 @@ TEST_F(SpillingTest, SaveSaysWhatItCouldNotStore) {
   EXPECT_EQ(report.blocks + report.snapshots, 0U);
   EXPECT_EQ(report.blocks_lost, 3U);
   EXPECT_EQ(report.snapshots_lost, 1U);
+}
+
+// All are announced at once, and wait for a buffer one after the other.
+TEST_F(SpillingTest, SaveStoresMoreThanThereAreBuffersFor) {
+  const auto store = std::make_shared<HeldStore>(
+      SpillLayout{
+          .fingerprint = {.weights = "w"}, .block_size = kBlockSize, .block_bytes = kBlockBytes, .snapshot_bytes = 0},
+      std::size_t{2} * 8192);
+  const auto device = std::make_shared<testing::ManualDevice>();
+  start({.blocks = 8, .slots = 0, .device = device}, {}, store);
+  cache(request_);
+  std::atomic<bool> over{false};
+  std::jthread copies([&] {
+    while (!over) {
+      if (!device->complete()) std::this_thread::yield();
+    }
+  });
+  const SaveReport report = manager().save(std::chrono::seconds(60));
+  over = true;
+  EXPECT_TRUE(report.flushed);
+  EXPECT_EQ(report.blocks, 3U);
+  EXPECT_EQ(report.blocks_lost, 0U);
 }
 
 // ---- A device that takes its time ----
