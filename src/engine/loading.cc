@@ -284,7 +284,8 @@ Lease::Body::ByTier Lease::Body::by_tier(const Loading& loading, const Fetch::Ou
   const Tier of_state = loading.snapshot_key          ? outcome.snapshot_tier
                         : outcome.block_tiers.empty() ? Tier::kRam
                                                       : outcome.block_tiers.front();
-  add(of_state, from_memory, core_->has_blocks() ? std::min(blocks_from, first_) : first_);
+  // Without blocks from the store all that is new is the state's doing, the block that is copied included.
+  add(of_state, from_memory, outcome.blocks == 0 ? first_ : std::min(blocks_from, first_));
   for (std::size_t i = 0; i < outcome.blocks; ++i) {
     const std::size_t from = blocks_from + i * core_->block_size();
     add(outcome.block_tiers[i], std::max(from, from_memory), std::min(from + core_->block_size(), first_));
