@@ -352,8 +352,9 @@ void VerifiedSequence::follow_table() {
     check_blocks(i * block_size, (i + 1) * block_size);
   }
   if (!engine_->strict()) return;
-  // New blocks are its own, but for those that were shared with it at the start.
-  const std::size_t shared = lease_.cached_tokens() / block_size;
+  // New blocks are its own, but for those that were shared with it at the start, and the one that was fetched for it
+  // and is cached in part: what is not to be copied is there.
+  const std::size_t shared = (lease_.cached_tokens() + (lease_.copies().empty() ? block_size - 1 : 0)) / block_size;
   for (std::size_t i = std::max(seen, shared); i < table_.size(); ++i) engine_->fill_with_garbage(table_[i]);
 }
 
