@@ -120,7 +120,11 @@ void Lease::Body::admitted(const Admitted& admitted) {
   if (loading_) {
     loading_->admitted = admitted;
     start_fetch();
-    settle_fetch();
+    try {
+      settle_fetch();
+    } catch (const std::bad_alloc&) {
+      return;  // the admission stands: the next call takes note of it
+    }
     return;
   }
   plan(admitted.matched_tokens, admitted.second_sight);
