@@ -9,6 +9,7 @@
 #include <cstddef>
 #include <cstring>
 #include <deque>
+#include <limits>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -41,10 +42,11 @@ class HeldStore final : public SpillStore {
     const std::scoped_lock lock(mutex_);
     return held_.size();
   }
-  // The oldest first. How many.
-  std::size_t answer_gets() {
+  // The oldest first, so many at most. How many.
+  std::size_t answer_gets(std::size_t most = std::numeric_limits<std::size_t>::max()) {
     std::size_t count = 0;
     for (;; ++count) {
+      if (count == most) return count;
       std::pair<TierKey, GetDone> next;
       {
         const std::scoped_lock lock(mutex_);
