@@ -4,6 +4,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <array>
 #include <chrono>
 #include <cstdint>
@@ -205,6 +206,40 @@ INSTANTIATE_TEST_SUITE_P(All, LastingFaultTest, ::testing::Values(EIO, ENOSPC, E
                          [](const ::testing::TestParamInfo<int>& error) {
                            return error.param == EIO ? "EIO" : error.param == ENOSPC ? "ENOSPC" : "EROFS";
                          });
+
+// The device may write to the memory of a read at any time until it has answered.
+TEST(LateReadTest, AnExpiredReadKeepsItsMemoryUntilTheDeviceHasAnswered) {
+  const TestFolder folder;
+  const auto plan = std::make_shared<FaultPlan>();
+  const auto buffers = std::make_shared<SpillBuffers>(known_layout(), kBufferBytes);
+  const OpenedStore opened = open_file_store({.buffers = buffers,
+                                              .directory = folder / "store",
+                                              .bytes_max = kFileBytes,
+                                              .queue_depth = kDepth,
+                                              .io_timeout = kShortTimeout},
+                                             std::make_unique<FaultyIo>(make_threaded_io(kDepth, 1), plan));
+  ASSERT_TRUE(opened.store) << opened.error.message;
+  const TierKey key = opened.store->first_key();
+  while (!put_known(*opened.store, key)) continue;  // a slow disk may take longer than the timeout
+  plan->add({.effect = Effect::kSlow, .kind = IoRequest::Kind::kRead});
+  EXPECT_EQ(get_now(*opened.store, key).status, GetResult::Status::kFailed);
+  ASSERT_EQ(plan->slow_operations(), 1U);
+
+  std::vector<SpillBufferPtr> others;
+  while (SpillBufferPtr buffer = buffers->allocate(known_lineage(key).kind)) others.push_back(std::move(buffer));
+  ASSERT_GT(others.size(), 10U);
+  for (const SpillBufferPtr& buffer : others) std::ranges::fill(buffer->record(), std::byte{0xA5});
+  plan->release();
+  others.front().reset();  // for the gets that follow
+  GetResult result = get_now(*opened.store, key);
+  while (result.status == GetResult::Status::kFailed) result = get_now(*opened.store, key);
+  EXPECT_EQ(check_known_result(key, result), "");
+  EXPECT_EQ(plan->slow_operations(), 0U);
+  for (std::size_t index = 1; index < others.size(); ++index) {
+    const std::span<const std::byte> record = others[index]->record();
+    EXPECT_TRUE(std::ranges::all_of(record, [](std::byte byte) { return byte == std::byte{0xA5}; })) << index;
+  }
+}
 
 // Any faults at any time, among threads' worth of calls.
 TEST(RandomFaultTest, ManyFaultsLoseNoMoreThanRecords) {
