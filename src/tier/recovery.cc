@@ -12,6 +12,7 @@
 #include <utility>
 
 #include "base/containers.h"
+#include "base/mutex.h"
 
 namespace cairn {
 namespace {
@@ -24,6 +25,14 @@ struct FreeMemory {
   void operator()(std::byte* memory) const noexcept { std::free(memory); }  // NOLINT: of aligned_alloc
 };
 using AlignedMemory = std::unique_ptr<std::byte, FreeMemory>;
+
+// The device may still write to it.
+void keep_for_ever(AlignedMemory memory) {
+  static Mutex mutex;
+  static auto* const kept = new std::vector<AlignedMemory>();
+  const MutexLock lock(mutex);
+  kept->push_back(std::move(memory));
+}
 
 AlignedMemory allocate_aligned(std::size_t bytes) {
   auto* memory = static_cast<std::byte*>(std::aligned_alloc(SpillBuffer::kAlignment, bytes));  // NOLINT: aligned
@@ -68,7 +77,7 @@ class SlabScan {
     bool is_answered = read(pieces, [](std::size_t i) { return i; }, false);
     const std::vector<std::size_t> failed = std::move(again);
     is_answered = is_answered && read(failed.size(), [&](std::size_t i) { return failed[i]; }, true);
-    if (!is_answered) static_cast<void>(memory.release());  // the device may still write to it
+    if (!is_answered) keep_for_ever(std::move(memory));
     return is_answered;
   }
 
