@@ -241,6 +241,37 @@ TEST(LateReadTest, AnExpiredReadKeepsItsMemoryUntilTheDeviceHasAnswered) {
   }
 }
 
+// A slot whose reader never lets go is lost, and no more than that.
+TEST(LateReadTest, AFullStoreGoesOnWhenAnErasedRecordIsReadForEver) {
+  const TestFolder folder;
+  const auto plan = std::make_shared<FaultPlan>();
+  const auto buffers = std::make_shared<SpillBuffers>(known_layout(), kBufferBytes);
+  const OpenedStore opened = open_file_store({.buffers = buffers,
+                                              .directory = folder / "store",
+                                              .bytes_max = kFileBytes,
+                                              .queue_depth = kDepth,
+                                              .io_timeout = kShortTimeout,
+                                              .retry_after = kRetryAfter},
+                                             std::make_unique<FaultyIo>(make_threaded_io(kDepth, 1), plan));
+  ASSERT_TRUE(opened.store) << opened.error.message;
+  SpillStore& store = *opened.store;
+  TierKey key = store.first_key();
+  while (store.stats().evicted_records == 0) (void)put_known(store, key++);
+  TierKey block = key - 1;
+  while (known_lineage(block).kind != RecordKind::kBlock || !store.touch(block)) --block;
+  plan->add({.effect = Effect::kLose, .kind = IoRequest::Kind::kRead});
+  EXPECT_EQ(get_now(store, block).status, GetResult::Status::kFailed);
+  store.erase(block);
+  const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(20);
+  for (std::size_t stored = 0; stored < 10;) {
+    ASSERT_LT(std::chrono::steady_clock::now(), deadline) << "no put is stored any more";
+    if (put_known(store, key++)) ++stored;
+  }
+  EXPECT_EQ(get_now(store, block).status, GetResult::Status::kMissing);
+  EXPECT_EQ(store.validate(), "");
+  EXPECT_LE(disk_bytes(folder / "store"), kFileBytes);
+}
+
 // Any faults at any time, among threads' worth of calls.
 TEST(RandomFaultTest, ManyFaultsLoseNoMoreThanRecords) {
   const std::uint64_t runs = all_or(25, 4);
