@@ -69,7 +69,7 @@ class DirectoryInspector {
 
 // Removes all records and what describes them: the next store may have any layout. Throws std::runtime_error with path
 // and cause: it is open in another process, holds no store, or can't be changed.
-void empty_store_directory(const std::string& directory);
+void empty_store_directory(const std::string& path);
 
 }  // namespace cairn
 
