@@ -27,25 +27,38 @@ constexpr bool kSlow = true;
 #else
 constexpr bool kSlow = kSanitized;
 #endif
-constexpr std::size_t kLoadOperations = 250;
+constexpr std::size_t kLoadOperations = 100;
 constexpr std::uint64_t kSeed = 5;
-constexpr std::uint64_t kLastDefault = kSlow ? 12 : 60;
+constexpr std::uint64_t kLastDefault = kSlow ? 10 : 40;
 
 // A hybrid model, little memory, and files that hold some of what leaves it.
 EngineProgram load(bool ram) {
   EngineProgram program = decode_engine_program(random_program_bytes(kSeed, kLoadOperations));
   program.settings = {.model = ModelKind::kHybrid,
                       .block_size = 2,
-                      .blocks = 12,
-                      .slots = 3,
+                      .blocks = 8,
+                      .slots = 2,
                       .shards = 2,
                       .tokens_max = 14,
+                      .checkpoint_every_tokens = 4,
                       .store = ram ? StoreKind::kRamBeforeFile : StoreKind::kFile,
                       .ram_records = 3,
                       .file_bytes = (std::uint64_t{264} << 10) + 30 * 8192,
                       .spill = {.fetch_tokens_min = 1, .fetch_bytes_per_s = 1e12, .prefill_tokens_per_s = 1},
                       .ending = Ending::kFinish};
-  for (EngineOperation& operation : program.operations) operation.fault = 0;
+  for (std::size_t i = 0; i < program.operations.size(); ++i) {
+    EngineOperation& operation = program.operations[i];
+    operation.fault = 0;
+    // Mostly requests like those before, from the beginning to the end; and the disk has to keep up with them.
+    if (i % 4 == 1) operation = {.kind = EngineOperationKind::kFlush};
+    if (i % 4 >= 2) {
+      operation = {.kind = EngineOperationKind::kServe,
+                   .who = static_cast<std::uint8_t>(operation.who % 4),
+                   .source = operation.source,
+                   .cut = 1,
+                   .extra = 9};
+    }
+  }
   return program;
 }
 
@@ -71,7 +84,7 @@ TEST_P(EngineFaults, AtTheNthOperationNeverCostMoreThanReuse) {
     total += report;
   }
   std::cout << "[ faults   ] " << struck << " faults: " << total.describe() << std::endl;
-  EXPECT_GE(struck, last * 3 / 4);
+  EXPECT_GE(struck, last / 8);
   EXPECT_GT(total.stats.fetched_blocks, 0U);
   EXPECT_GT(total.stats.fetched_snapshots, 0U);
 }
@@ -83,7 +96,7 @@ INSTANTIATE_TEST_SUITE_P(
                       FaultCase{"EIOThoughDone", {.effect = Effect::kFail, .error = EIO, .done_all_the_same = true}},
                       FaultCase{"ENOSPC", {.effect = Effect::kFail, .count = 3, .error = ENOSPC}},
                       FaultCase{"EROFS", {.effect = Effect::kFail, .count = 10, .error = EROFS}},
-                      FaultCase{"Short", {.effect = Effect::kShort, .bytes = 4096}},
+                      FaultCase{"Short", {.effect = Effect::kShort, .kind = IoRequest::Kind::kWrite, .bytes = 4096}},
                       FaultCase{"Slow", {.effect = Effect::kSlow, .operations_until_done = 3, .waits_until_done = 3}},
                       FaultCase{"Lost", {.effect = Effect::kLose}}),
     [](const auto& instance) { return std::string(instance.param.name); });

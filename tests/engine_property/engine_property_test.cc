@@ -45,7 +45,12 @@ constexpr bool kSlow = true;
 #else
 constexpr bool kSlow = kSanitized;
 #endif
-constexpr std::size_t kDefaultOperations = kSlow ? 250'000 : 4'000'000;
+#if defined(NDEBUG)
+constexpr bool kOptimized = true;
+#else
+constexpr bool kOptimized = false;
+#endif
+constexpr std::size_t kDefaultOperations = kSlow ? 160'000 : kOptimized ? 3'000'000 : 400'000;
 constexpr std::size_t kShards = 4;
 constexpr std::array<std::size_t, 4> kOperationsInProgram = {40, 120, 300, 900};
 constexpr std::size_t kShrinkAttemptsMax = 20'000;
