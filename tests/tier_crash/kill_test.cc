@@ -167,7 +167,8 @@ class KillTest : public ::testing::TestWithParam<Setting> {
     EXPECT_LE(disk_bytes(directory_), GetParam().file_bytes_max);
   }
 
-  static std::size_t evictions_max(std::size_t puts) { return puts * 8; }
+  // A snapshot takes the space of two blocks.
+  static std::size_t evictions_max(std::size_t puts) { return puts * 2; }
 
   TestFolder folder_;
   const std::string directory_ = folder_ / "store";
