@@ -30,11 +30,13 @@ void FileStore::run() {
       const MutexLock lock(mutex_);
       is_asleep_ = true;  // what comes from now on is seen below, or wakes the wait
     }
-    while (!free_tokens_.empty() && begin_something()) {
-    }
+    // What begins and ends at once, a read without a buffer say, must not keep others from their answers.
+    std::size_t begun = 0;
+    while (begun < io_->depth() && !free_tokens_.empty() && begin_something()) ++begun;
     make_calls();
     if (is_over()) break;
-    const std::size_t count = io_->wait(results, wait_at_most());
+    const bool there_is_more = begun == io_->depth();
+    const std::size_t count = io_->wait(results, there_is_more ? std::chrono::milliseconds(0) : wait_at_most());
     for (const IoResult& result : std::span(results).first(count)) complete(result);
     expire();
     make_calls();

@@ -74,6 +74,15 @@ std::optional<SpillOpenError> FileStore::start() {
   Recovery recovery = recover_records(*io_, *directory_, *options_.buffers, options_.io_timeout);
   bool is_answered = !recovery.is_timed_out;
   if (is_answered) {
+    // A bad sector costs its records. A device that fails here and there may have a better hour: taking what can't be
+    // read for damaged would throw it away.
+    constexpr std::uint64_t kUnreadableMax = 16;
+    if (recovery.unreadable > kUnreadableMax) {
+      return SpillOpenError{.reason = Reason::kIo,
+                            .message = directory_->path() + ": " + std::to_string(recovery.unreadable) +
+                                       " places can't be read; nothing was changed. See the kernel's log, and try "
+                                       "again or empty the directory"};
+    }
     {
       const MutexLock lock(mutex_);
       take_over(std::move(recovery));

@@ -68,10 +68,12 @@ class SlabScan {
           .run(
               count, io.depth(), [&](std::size_t i, std::size_t slot) { return request(piece_of(i), slot); },
               [&](std::size_t i, std::size_t slot, const IoResult& result) {
-                if (result.error != 0) ++recovery_.io_errors;
-                if (result.error != 0 && !is_last) again.push_back(piece_of(i));
-                if (result.error != 0 && is_last) recovery_.damaged += 1;
-                if (result.error == 0) look_at(piece_of(i), slot, result.bytes);
+                const std::size_t piece = piece_of(i);
+                if (result.error == 0 && result.bytes >= bytes_of(piece)) return look_at(piece, slot, result.bytes);
+                ++recovery_.io_errors;
+                if (!is_last) return again.push_back(piece);
+                ++recovery_.unreadable;
+                ++recovery_.damaged;
               });
     };
     bool is_answered = read(pieces, [](std::size_t i) { return i; }, false);
@@ -84,6 +86,13 @@ class SlabScan {
  private:
   [[nodiscard]] std::byte* memory_of(std::size_t memory_slot) const { return memory_ + memory_slot * piece_bytes_; }
 
+  // As much of it as the file has: a read that brings less was cut short.
+  [[nodiscard]] std::size_t bytes_of(std::size_t piece) const {
+    const std::uint64_t offset = std::uint64_t{piece} * slots_in_piece_ * record_bytes_;
+    return static_cast<std::size_t>(
+        std::min<std::uint64_t>(file_bytes_ - std::min(offset, file_bytes_), piece_bytes_));
+  }
+
   [[nodiscard]] IoRequest request(std::size_t piece, std::size_t memory_slot) const {
     return {.kind = IoRequest::Kind::kRead,
             .file = directory_.slab_file(slab_),
@@ -92,8 +101,7 @@ class SlabScan {
             .length = piece_bytes_};
   }
 
-  // What was not read counts as zeros: so it is behind the file's end. A short read of what is there does as well: its
-  // records are lost.
+  // What was not read counts as zeros: it is behind the file's end.
   void look_at(std::size_t piece, std::size_t memory_slot, std::size_t bytes_read) {
     std::byte* const memory = memory_of(memory_slot);
     recovery_.read_bytes += bytes_read;

@@ -42,6 +42,7 @@ struct Recovery {
   std::array<std::size_t, kSlabs> slots{};
   std::uint64_t damaged = 0;
   std::uint64_t io_errors = 0;
+  std::uint64_t unreadable = 0;  // pieces that could not be read twice: their records count as damaged
   std::uint64_t read_bytes = 0;
   bool is_timed_out = false;  // the rest says nothing then, and the files and this thread's I/O are not to be used
 };

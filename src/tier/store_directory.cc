@@ -174,7 +174,7 @@ bool StoreDirectory::has_slabs() const noexcept {
 }
 
 StoreDirectory::Failure StoreDirectory::read_meta(const SpillLayout& layout, bool reinitialize) {
-  const File file(::openat(directory_.get(), kMetaName, O_RDONLY | O_CLOEXEC));
+  const File file(::openat(directory_.get(), kMetaName, O_RDONLY | O_NONBLOCK | O_NOFOLLOW | O_CLOEXEC));
   if (!file.is_open() && errno != ENOENT) return io_error(kMetaName, "can't be opened");
   if (!file.is_open() && !has_slabs()) return std::nullopt;  // a new one
 
@@ -229,13 +229,16 @@ StoreDirectory::Failure StoreDirectory::open_slabs(const SpillLayout& layout) {
 
 StoreDirectory::Failure StoreDirectory::open_slab(SlabId slab) {
   const char* const name = kSlabNames[static_cast<std::size_t>(slab)];
-  const int flags = O_RDWR | O_CREAT | O_CLOEXEC;
+  const int flags = O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC;
   File file(::openat(directory_.get(), name, flags | O_DIRECT, kMode));
   // Some file systems, in memory mostly, know no direct I/O.
   if (!file.is_open() && errno == EINVAL) file = File(::openat(directory_.get(), name, flags, kMode));
   if (!file.is_open()) return io_error(name, "can't be opened");
-  constexpr off_t kBehindEverything = off_t{1} << 42;
-  if (::fallocate(file.get(), FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, kBehindEverything, 4096) != 0) {
+  // Behind everything: whether holes can be punched has to be known before there is something to lose.
+  struct stat status{};
+  if (::fstat(file.get(), &status) != 0) return io_error(name, "can't be looked at");
+  const off_t behind = (status.st_size / 4096 + 1) * 4096;
+  if (::fallocate(file.get(), FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, behind, 4096) != 0) {
     return io_error(name, "its file system can't give parts of a file back (ext4, XFS, Btrfs and tmpfs can)");
   }
   slabs_[static_cast<std::size_t>(slab)] = std::move(file);
@@ -243,7 +246,8 @@ StoreDirectory::Failure StoreDirectory::open_slab(SlabId slab) {
 }
 
 StoreDirectory::Failure StoreDirectory::write_meta(const SpillLayout& layout) {
-  const File file(::openat(directory_.get(), kNewMetaName, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, kMode));
+  const File file(
+      ::openat(directory_.get(), kNewMetaName, O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW | O_CLOEXEC, kMode));
   if (!file.is_open()) return io_error(kNewMetaName, "can't be opened");
   if (!write_fully(file.get(), encode_meta({.layout = layout, .incarnation = incarnation_}))) {
     return io_error(kNewMetaName, "can't be written");

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <future>
 #include <span>
+#include <thread>
 #include <utility>
 
 #include "base/refuse.h"
@@ -23,10 +24,16 @@ TieredStore::~TieredStore() = default;
 
 PutResult TieredStore::put(TierKey key, const RecordLineage& lineage, SpillBufferPtr buffer, PutDone done) {
   const bool fits = check_put(*buffers(), key, lineage, buffer);
+  if (fits && buffer->record().size() > front_->bytes_max()) {
+    const PutResult result = back_->put(key, lineage, std::move(buffer), std::move(done));
+    const MutexLock lock(moves_);
+    if (result == PutResult::kAccepted) ++counted_.puts;
+    return result;
+  }
   const auto record = std::make_shared<RamRecord>(key, lineage, std::move(buffer));
   {
     const MutexLock lock(moves_);
-    if (!fits || record->buffer->record().size() > front_->bytes_max()) {
+    if (!fits) {
       ++counted_.puts_dropped;
       return PutResult::kTooLarge;
     }
@@ -108,35 +115,44 @@ bool TieredStore::flush(std::chrono::milliseconds timeout) {
   return back_->flush(std::max(left, std::chrono::milliseconds{0})) && is_written;
 }
 
+// What the store behind refuses because it is busy, or until it has seen a write succeed again, is tried again.
 bool TieredStore::write_all(Clock::time_point deadline) {
-  const std::vector<RamRecordPtr> records = front_->all();
-  bool is_written = true;
-  for (std::size_t begin = 0; begin < records.size(); begin += kFlushBatch) {
-    if (Clock::now() > deadline) return false;
-    const auto batch = std::span(records).subspan(begin, std::min(kFlushBatch, records.size() - begin));
-    is_written = write_batch({batch.begin(), batch.end()}, deadline) && is_written;
+  constexpr std::chrono::milliseconds kRetryAfter{10};
+  for (std::vector<RamRecordPtr> records = front_->all(); !records.empty();) {
+    Written written;
+    for (std::size_t begin = 0; begin < records.size(); begin += kFlushBatch) {
+      if (Clock::now() > deadline) return false;
+      const auto batch = std::span<const RamRecordPtr>(records).subspan(begin);
+      write_batch(batch.first(std::min(kFlushBatch, batch.size())), deadline, written);
+    }
+    const bool may_go_on = written.records > 0 || written.is_busy;
+    if (written.is_failed || (!written.refused.empty() && !may_go_on)) return false;
+    if (!written.refused.empty() && written.records == 0) std::this_thread::sleep_for(kRetryAfter);
+    records = std::move(written.refused);
   }
-  return is_written;
+  return true;
 }
 
-bool TieredStore::write_batch(const std::vector<RamRecordPtr>& batch, Clock::time_point deadline) {
+void TieredStore::write_batch(std::span<const RamRecordPtr> batch, Clock::time_point deadline, Written& written) {
   std::vector<std::future<bool>> ends;
   ends.reserve(batch.size());
-  bool is_written = true;
   for (const RamRecordPtr& record : batch) {
     const auto end = std::make_shared<std::promise<bool>>();
     const MutexLock lock(moves_);
     if (front_->peek(record->key) != record) continue;  // erased, replaced or handed over meanwhile
     if (record->is_behind.load(std::memory_order_relaxed) && back_->touch(record->key)) continue;
     ends.push_back(end->get_future());
-    if (put_behind(record, [end](bool stored) { end->set_value(stored); }) == PutResult::kAccepted) continue;
+    const PutResult result = put_behind(record, [end](bool stored) { end->set_value(stored); });
+    if (result == PutResult::kAccepted) continue;
     ends.pop_back();
-    is_written = false;
+    written.refused.push_back(record);
+    written.is_busy = written.is_busy || result == PutResult::kQueueFull;
   }
   for (std::future<bool>& end : ends) {
-    is_written = end.wait_until(deadline) == std::future_status::ready && end.get() && is_written;
+    const bool is_written = end.wait_until(deadline) == std::future_status::ready && end.get();
+    written.records += is_written ? 1 : 0;
+    written.is_failed = written.is_failed || !is_written;
   }
-  return is_written;
 }
 
 SpillStats TieredStore::stats() const {

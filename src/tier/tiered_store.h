@@ -7,6 +7,7 @@
 #include <atomic>
 #include <chrono>
 #include <memory>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -46,7 +47,13 @@ class TieredStore final : public SpillStore {
   void hand_over(const RamRecordPtr& record) CAIRN_REQUIRES(moves_);
   [[nodiscard]] PutResult put_behind(const RamRecordPtr& record, PutDone done) CAIRN_REQUIRES(moves_);
   [[nodiscard]] bool write_all(Clock::time_point deadline);
-  [[nodiscard]] bool write_batch(const std::vector<RamRecordPtr>& batch, Clock::time_point deadline);
+  struct Written {
+    std::size_t records = 0;
+    bool is_failed = false;               // one was taken and not written
+    bool is_busy = false;                 // one was refused for a full queue
+    std::vector<RamRecordPtr> refused{};  // those, and what was refused for other reasons
+  };
+  void write_batch(std::span<const RamRecordPtr> batch, Clock::time_point deadline, Written& written);
 
   const std::shared_ptr<RamStore> front_;
   const std::shared_ptr<SpillStore> back_;
