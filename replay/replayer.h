@@ -38,6 +38,7 @@ struct RunResult {
   static constexpr std::size_t kRejectedNamedMax = 10;
 
   std::string name;
+  bool ideal = false;  // computed (optimum.h), no cache ran: created, evicted and peak blocks and times mean nothing
   std::uint64_t requests = 0;  // of the workload: admitted + rejected
   std::uint64_t rejected = 0;  // need more blocks than the pool has; not looked up, not in any count below
   std::vector<RejectedRequest> first_rejected;  // the first kRejectedNamedMax of them

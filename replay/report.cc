@@ -7,6 +7,7 @@
 #include <optional>
 #include <span>
 #include <string_view>
+#include <utility>
 
 namespace cairn::replay {
 namespace {
@@ -27,6 +28,15 @@ std::string grouped(std::uint64_t number) {
 
 std::string percent(double share) {
   return fmt::format("{:.2f} %", share * 100);
+}
+
+// What only a run of a cache has.
+std::string if_run(const RunResult& run, std::string value) {
+  return run.ideal ? "-" : std::move(value);
+}
+template <typename Value>
+Json if_run(const RunResult& run, Value value) {
+  return run.ideal ? Json() : Json(value);
 }
 
 std::string_view name_of(TraceFormat format) {
@@ -112,13 +122,13 @@ constexpr Row<RunResult> kRows[] = {
     {"reused tokens", [](const RunResult& run) { return grouped(run.reused_tokens); }},
     {"token hit rate", [](const RunResult& run) { return percent(run.token_hit_rate()); }},
     {"block hit rate", [](const RunResult& run) { return percent(run.block_hit_rate()); }},
-    {"evicted blocks", [](const RunResult& run) { return grouped(run.evicted_blocks); }},
-    {"peak blocks", [](const RunResult& run) { return grouped(run.peak_blocks); }},
+    {"evicted blocks", [](const RunResult& run) { return if_run(run, grouped(run.evicted_blocks)); }},
+    {"peak blocks", [](const RunResult& run) { return if_run(run, grouped(run.peak_blocks)); }},
     {"peak running sequences", [](const RunResult& run) { return grouped(run.peak_running); }},
     {"cache time per request, p50",
-     [](const RunResult& run) { return fmt::format("{:.1f} us", run.cache_time_p50_us); }},
+     [](const RunResult& run) { return if_run(run, fmt::format("{:.1f} us", run.cache_time_p50_us)); }},
     {"cache time per request, p99",
-     [](const RunResult& run) { return fmt::format("{:.1f} us", run.cache_time_p99_us); }},
+     [](const RunResult& run) { return if_run(run, fmt::format("{:.1f} us", run.cache_time_p99_us)); }},
 };
 
 constexpr Row<VerifiedResult> kVerifiedRows[] = {
@@ -258,14 +268,14 @@ Json json_run(const RunResult& run) {
               {"matched_blocks", run.matched_blocks},
               {"block_hit_rate", run.block_hit_rate()},
               {"output_tokens", run.output_tokens},
-              {"created_blocks", run.created_blocks},
-              {"evicted_blocks", run.evicted_blocks},
+              {"created_blocks", if_run(run, run.created_blocks)},
+              {"evicted_blocks", if_run(run, run.evicted_blocks)},
               {"pool_blocks", run.pool_blocks ? Json(*run.pool_blocks) : Json()},
-              {"peak_blocks", run.peak_blocks},
+              {"peak_blocks", if_run(run, run.peak_blocks)},
               {"peak_running", run.peak_running},
-              {"cache_time_p50_us", run.cache_time_p50_us},
-              {"cache_time_p99_us", run.cache_time_p99_us},
-              {"cache_time_total_s", run.cache_time_total_s},
+              {"cache_time_p50_us", if_run(run, run.cache_time_p50_us)},
+              {"cache_time_p99_us", if_run(run, run.cache_time_p99_us)},
+              {"cache_time_total_s", if_run(run, run.cache_time_total_s)},
               {"wall_time_s", run.wall_time_s}};
 }
 

@@ -9,6 +9,7 @@
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
+#include <iterator>
 #include <map>
 #include <optional>
 #include <set>
@@ -18,7 +19,9 @@
 #include <vector>
 
 #include "replay/block_pool.h"
+#include "replay/block_trace.h"
 #include "replay/line_source.h"
+#include "replay/optimum.h"
 #include "replay/replayer.h"
 #include "replay/trace_reader.h"
 #include "replay/verified_replayer.h"
@@ -177,6 +180,51 @@ Counts naive(const std::string& path, std::size_t block_tokens, std::size_t capa
   return NaiveLru(block_tokens, capacity).run(read_ids(path));
 }
 
+// ---- The best that anybody who knows the future can do, on ids alone ----
+
+// Sequential, as above: what is kept beside a request's own blocks is in nobody's use. Whenever that is more than
+// fits, the block goes whose next use is furthest away, the deepest of a prompt first.
+class NaiveOptimum {
+ public:
+  NaiveOptimum(std::size_t block_tokens, std::size_t capacity) : block_tokens_(block_tokens), capacity_(capacity) {}
+
+  std::uint64_t matched_blocks(const std::vector<IdRequest>& requests) {
+    std::map<std::size_t, std::set<std::size_t>> uses;  // by id: requests that are to come
+    for (std::size_t i = 0; i < requests.size(); ++i) {
+      for (const std::size_t id : full(requests[i])) uses[id].insert(i);
+    }
+    std::uint64_t matched = 0;
+    std::set<std::pair<std::pair<std::size_t, std::size_t>, std::size_t>> kept;  // next use and depth, id
+    for (std::size_t i = 0; i < requests.size(); ++i) {
+      const std::vector<std::size_t> ids = full(requests[i]);
+      for (std::size_t depth = 0; depth < ids.size(); ++depth) {
+        matched += kept.erase({{i, depth}, ids[depth]});
+        uses[ids[depth]].erase(i);
+      }
+      const std::size_t taken = blocks_of(requests[i].input_length) + blocks_of(requests[i].output_length);
+      if (taken > capacity_) throw std::runtime_error("a request that does not fit");
+      while (kept.size() + taken > capacity_) kept.erase(std::prev(kept.end()));
+      for (std::size_t depth = 0; depth < ids.size(); ++depth) {
+        const std::set<std::size_t>& following = uses[ids[depth]];
+        if (!following.empty()) kept.insert({{*following.begin(), depth}, ids[depth]});
+      }
+    }
+    return matched;
+  }
+
+ private:
+  [[nodiscard]] std::vector<std::size_t> full(const IdRequest& request) const {
+    const std::size_t blocks = std::min(request.ids.size(), request.input_length / block_tokens_);
+    return {request.ids.begin(), request.ids.begin() + static_cast<std::ptrdiff_t>(blocks)};
+  }
+  [[nodiscard]] std::size_t blocks_of(std::size_t tokens) const {
+    return (tokens + block_tokens_ - 1) / block_tokens_;
+  }
+
+  std::size_t block_tokens_;
+  std::size_t capacity_;
+};
+
 // ---- The cache itself ----
 
 Trace trace_of(const std::string& path, std::size_t block_tokens) {
@@ -245,6 +293,45 @@ void expect_at_sizes(const std::string& path, std::size_t block_tokens, const st
     EXPECT_EQ(result.evicted_blocks, pinned.evicted_blocks);
     EXPECT_LE(result.peak_blocks, blocks);
   }
+}
+
+// The optimum at several sizes: equal to the naive one, pinned, above LRU and not above the unbounded cache.
+struct PinnedOptimum {
+  double share;  // of the distinct blocks
+  std::uint64_t matched_blocks;
+};
+
+void expect_optimum(const std::string& path, std::size_t block_tokens, const std::vector<PinnedOptimum>& sizes) {
+  const std::vector<IdRequest> ids = read_ids(path);
+  const Trace trace = trace_of(path, block_tokens);
+  const BlockTrace blocks(trace.workload, block_tokens);
+  const std::uint64_t unbounded = NaiveLru(block_tokens, kUnbounded).run(ids).matched_tokens;
+  for (const PinnedOptimum& pinned : sizes) {
+    const auto capacity = static_cast<std::size_t>(static_cast<double>(blocks.distinct()) * pinned.share);
+    SCOPED_TRACE(testing::Message() << pinned.share << " of the distinct blocks: " << capacity);
+    const RunResult result = find_optimum(trace.workload, blocks, capacity, {.block_size = block_tokens});
+    EXPECT_EQ(result.rejected, 0U);
+    EXPECT_EQ(result.prompt_tokens, trace.workload.prompt_tokens());
+    EXPECT_EQ(result.matched_blocks, NaiveOptimum(block_tokens, capacity).matched_blocks(ids));
+    EXPECT_EQ(result.matched_blocks, pinned.matched_blocks);
+    EXPECT_GE(result.matched_tokens, NaiveLru(block_tokens, capacity).run(ids).matched_tokens);
+    EXPECT_LE(result.matched_tokens, unbounded);
+  }
+}
+
+TEST(RealTraces, TheOptimumOfTheConversationTraceMatchesANaiveOne) {
+  CAIRN_NEED_TRACE(path, "conversation_trace.jsonl");
+  expect_optimum(path, 512, {{0.01, 67'068}, {0.05, 105'592}, {0.10, 105'592}, {0.30, 105'592}});
+}
+
+TEST(RealTraces, TheOptimumOfTheSyntheticTraceMatchesANaiveOne) {
+  CAIRN_NEED_TRACE(path, "synthetic_trace.jsonl");
+  expect_optimum(path, 512, {{0.01, 17'994}, {0.05, 45'611}, {0.10, 60'009}, {0.30, 77'111}});
+}
+
+TEST(RealTraces, TheOptimumOfTheAgentTraceMatchesANaiveOne) {
+  CAIRN_NEED_TRACE(path, "agent_sessions_trace.jsonl.zst");
+  expect_optimum(path, 64, {{0.05, 1'774'291}, {0.30, 3'236'643}});
 }
 
 TEST(RealTraces, ConversationTraceAtLimitedSizesMatchesANaiveLru) {

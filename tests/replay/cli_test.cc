@@ -156,7 +156,7 @@ TEST_F(CairnCommand, PlainIdsAndAnotherBlockSizeAreOptions) {
   EXPECT_THAT(run("replay --trace-block-size 4 " + path).err, HasSubstr("hash id 1 stands after id 1"));
   const Result result = run("replay --trace-block-size 4 --ids plain --block-size 2 --blocks 99 --json - " + path);
   EXPECT_EQ(result.exit_code, 0) << result.err;
-  EXPECT_EQ(Json::parse(result.out).at("runs").at(2).at("matched_tokens"), 4);
+  EXPECT_EQ(Json::parse(result.out).at("runs").at(3).at("matched_tokens"), 4);
 }
 
 TEST_F(CairnCommand, OverlapIsAnOption) {
@@ -164,7 +164,7 @@ TEST_F(CairnCommand, OverlapIsAnOption) {
   const auto peak_running = [&](const std::string& options) {
     const Result result = run("replay --block-size 4 --blocks 10 --json - " + options + " " + path);
     EXPECT_EQ(result.exit_code, 0) << result.err;
-    return Json::parse(result.out).at("runs").at(2).at("peak_running").get<int>();
+    return Json::parse(result.out).at("runs").at(3).at("peak_running").get<int>();
   };
   EXPECT_EQ(peak_running(""), 1);
   EXPECT_EQ(peak_running("--concurrency 2"), 2);

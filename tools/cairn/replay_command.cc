@@ -23,7 +23,7 @@ namespace {
 
 constexpr std::size_t kBlockTokensMax = 65'536;
 constexpr std::size_t kConcurrencyMax = 1'000'000;
-constexpr std::size_t kRuns = 3;
+constexpr std::size_t kRuns = 4;
 constexpr std::size_t kSnapshotsMax = 10'000'000;
 constexpr std::size_t kSnapshotBytesMax = std::size_t{1} << 32;
 
@@ -272,7 +272,7 @@ void verify(const replay::Workload& workload, const Arguments& arguments, replay
     verified.options.snapshots->slots = *arguments.snapshots;
   }
   const replay::PoolSize& pool = report.options.pool;
-  ProgressMeter progress(workload.size() * (pool.is_share() ? 2 : 1));
+  ProgressMeter progress(workload.size());
   verified.options.replay = report.options.replay;
   verified.options.replay.on_request_done = [&progress] { progress.add_one(); };
   if (pool.is_share()) {
