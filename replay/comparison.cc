@@ -4,6 +4,7 @@
 #include <cairn/radix_tree.h>
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <future>
 #include <optional>
 #include <stdexcept>
@@ -42,9 +43,18 @@ RunResult run_radix_tree(std::string name, const Workload& workload, const Repla
 
 }  // namespace
 
+const std::vector<std::string>& policy_names() {
+  static const std::vector<std::string> names{"lru"};
+  return names;
+}
+
+bool is_policy(std::string_view name) {
+  return std::ranges::find(policy_names(), name) != policy_names().end();
+}
+
 RunResult run_policy(const std::string& name, const Workload& workload, const ReplayOptions& options,
                      std::optional<std::size_t> blocks) {
-  if (name != "lru") throw std::invalid_argument(fmt::format("policy {}: there is no such policy", name));
+  if (!is_policy(name)) throw std::invalid_argument(fmt::format("policy {}: there is no such policy", name));
   return run_radix_tree(name, workload, options, blocks);
 }
 

@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "replay/block_trace.h"
@@ -30,6 +31,9 @@ struct Comparison {
 // at its end. Throws as Replayer and PoolSize::blocks do.
 [[nodiscard]] Comparison compare(const Workload& workload, const ComparisonOptions& options);
 
+// The eviction policies that there are, the default first.
+[[nodiscard]] const std::vector<std::string>& policy_names();
+[[nodiscard]] bool is_policy(std::string_view name);
 // One run with the eviction policy of that name; without `blocks` the pool never ends. The policies of the index are
 // to be told apart here and nowhere else. Throws std::invalid_argument: there is none of that name; else as Replayer.
 [[nodiscard]] RunResult run_policy(const std::string& name, const Workload& workload, const ReplayOptions& options,

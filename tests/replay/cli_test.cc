@@ -225,6 +225,26 @@ TEST_F(CairnCommand, TheVerifyingEngineNamesRequestsThatNeverFitAndTokensItCanno
   EXPECT_THAT(reserved.err, HasSubstr("request 1 (line 1): "));
 }
 
+TEST_F(CairnCommand, SweepsThePoolsSizeIntoTableJsonCsvAndPlot) {
+  const Result result = run("replay --requests 60 --sweep --sizes 5%,20%,100% --jobs 2 --json " + folder_ +
+                            "s.json --csv " + folder_ + "s.csv --plot " + folder_ + "s.svg");
+  ASSERT_EQ(result.exit_code, 0) << result.err;
+  EXPECT_THAT(result.out, AllOf(HasSubstr("of distinct"), HasSubstr("optimum  unbounded"), HasSubstr("Nine tenths")));
+  EXPECT_THAT(result.err, IsEmpty()) << "progress is for terminals only";
+  EXPECT_EQ(Json::parse(content_of(folder_ + "s.json")).at("curves").size(), 3U);
+  EXPECT_THAT(content_of(folder_ + "s.csv"), HasSubstr("\noptimum,"));
+  EXPECT_THAT(content_of(folder_ + "s.svg"), StartsWith("<svg"));
+  const Result lru = run("replay --requests 60 --sweep --policies lru --csv -");
+  EXPECT_THAT(lru.out, AllOf(StartsWith("policy,"), HasSubstr("\nlru,"), Not(HasSubstr("\nunbounded,"))));
+}
+
+TEST_F(CairnCommand, SweepsTheSlotsOfAHybridModel) {
+  const Result result = run("replay --requests 40 --sweep-snapshots --slots 5,50 --blocks 50% --checkpoint-every 512");
+  ASSERT_EQ(result.exit_code, 0) << result.err;
+  EXPECT_THAT(result.out, AllOf(HasSubstr("a checkpoint every 512 tokens"), HasSubstr("\n        5 "),
+                                HasSubstr("\n       50 "), HasSubstr("\nunbounded ")));
+}
+
 TEST_F(CairnCommand, AServiceRateNeedsTimeStamps) {
   const Result result = run("replay --blocks 9 --service-rate 10 " + file("t.jsonl", "{\"tokens\": [1]}\n"));
   EXPECT_EQ(result.exit_code, 1);
@@ -250,6 +270,15 @@ TEST_F(CairnCommand, WrongUseIsToldWithValueAndRule) {
       {"replay --ids loose t.jsonl", "--ids: loose not in {chained,plain}"},
       {"replay --format csv t.jsonl", "--format: csv not in {auto,blocks,tokens}"},
       {"replay --trace-block-size 0 t.jsonl", "--trace-block-size: Value 0 not in range"},
+      {"replay --sweep --blocks 5%", "--blocks excludes --sweep"},
+      {"replay --sweep --engine verify", "--engine excludes --sweep"},
+      {"replay --sweep --sweep-snapshots", "--sweep excludes --sweep-snapshots"},
+      {"replay --sizes 5%", "--sizes requires --sweep"},
+      {"replay --sweep --sizes 5%,some", "--sizes: 'some': must be a whole number"},
+      {"replay --sweep --policies lru,mru", "--policies: mru not in"},
+      {"replay --sweep --jobs 0", "--jobs: Value 0 not in range"},
+      {"replay --jobs 3", "--jobs: 3: only a sweep has it; add --sweep or --sweep-snapshots"},
+      {"replay --plot x.svg", "--plot: x.svg: only a sweep has it; add --sweep or --sweep-snapshots"},
       {"replay --engine real", "--engine: real not in {index,verify}"},
       {"replay --snapshots 5", "--snapshots: 5: only the verifying engine has it; add --engine verify"},
       {"replay --engine index --prefill-chunk 64", "--prefill-chunk: 64: only the verifying engine has it; add"},
