@@ -245,6 +245,23 @@ TEST_F(CairnCommand, SweepsTheSlotsOfAHybridModel) {
                                 HasSubstr("\n       50 "), HasSubstr("\nunbounded ")));
 }
 
+TEST_F(CairnCommand, ExplainsWhyPromptsWereNotCached) {
+  const std::string path = file("t.jsonl", kTokenTrace);
+  const Result text = run("explain --block-size 4 --blocks 10 --requests " + path);
+  ASSERT_EQ(text.exit_code, 0) << text.err;
+  EXPECT_THAT(text.out, AllOf(HasSubstr("The costliest causes"), HasSubstr("To do: "), HasSubstr("Example: request 1"),
+                              HasSubstr("request 2 (line 2, at 0.1 s): 8 of 8 tokens matched; all full blocks\n")));
+  const Result json = run("explain --block-size 4 --blocks 10 --json - " + path);
+  const Json document = Json::parse(json.out);
+  EXPECT_EQ(document.at("tokens").at("matched"), 8);
+  EXPECT_EQ(document.at("requests_by_cause").at("never_seen"), 1);
+  EXPECT_FALSE(document.contains("requests"));
+  const Result builtin = run("explain --workload-requests 50 --seed 2 --blocks 2Mt --json " + folder_ + "e.json");
+  EXPECT_THAT(builtin.out, StartsWith("workload  built-in, seed 2: 50 requests, "));
+  EXPECT_EQ(Json::parse(content_of(folder_ + "e.json")).at("settings").at("seed"), 2);
+  EXPECT_THAT(run("explain --help").out, HasSubstr("Examples:\n  cairn explain "));
+}
+
 TEST_F(CairnCommand, AServiceRateNeedsTimeStamps) {
   const Result result = run("replay --blocks 9 --service-rate 10 " + file("t.jsonl", "{\"tokens\": [1]}\n"));
   EXPECT_EQ(result.exit_code, 1);
@@ -279,6 +296,8 @@ TEST_F(CairnCommand, WrongUseIsToldWithValueAndRule) {
       {"replay --sweep --jobs 0", "--jobs: Value 0 not in range"},
       {"replay --jobs 3", "--jobs: 3: only a sweep has it; add --sweep or --sweep-snapshots"},
       {"replay --plot x.svg", "--plot: x.svg: only a sweep has it; add --sweep or --sweep-snapshots"},
+      {"explain --blocks lots", "--blocks: 'lots': must be a whole number"},
+      {"explain --workload-requests 5 t.jsonl", "excludes"},
       {"replay --engine real", "--engine: real not in {index,verify}"},
       {"replay --snapshots 5", "--snapshots: 5: only the verifying engine has it; add --engine verify"},
       {"replay --engine index --prefill-chunk 64", "--prefill-chunk: 64: only the verifying engine has it; add"},
