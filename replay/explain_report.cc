@@ -81,9 +81,34 @@ enum class Kind { kEvicted, kOtherAdapter, kEqualAgain, kMovedElsewhere, kDiffer
 // What tells groups apart: their kind, and the age, the adapter, or the block behind which the prompts differ.
 using Key = std::pair<Kind, std::uint64_t>;
 
+// Prompts that differ behind one and the same block are a group of their own if there are so many, else one with all
+// others of their kind.
+constexpr std::size_t kAlikeRequestsMin = 5;
+constexpr std::uint64_t kFew = ~std::uint64_t{0};
+
 struct Groups {
   std::map<Key, MissGroup> groups;
   std::map<Key, std::uint64_t> example_tokens;
+
+  void merge_small_ones() {
+    for (auto at = groups.begin(); at != groups.end();) {
+      const auto [kind, which] = at->first;
+      const bool has_which = kind == Kind::kEqualAgain || kind == Kind::kDiffers;
+      if (!has_which || which == kFew || at->second.requests >= kAlikeRequestsMin) {
+        ++at;
+        continue;
+      }
+      const Key few{kind, kFew};
+      MissGroup& group = groups[few];
+      group.tokens += at->second.tokens;
+      group.requests += at->second.requests;
+      if (std::uint64_t& most = example_tokens[few]; example_tokens[at->first] > most) {
+        most = example_tokens[at->first];
+        group.example = at->second.example;
+      }
+      at = groups.erase(at);
+    }
+  }
 
   void add(const Key& key, std::uint64_t tokens, std::size_t request) {
     if (tokens == 0) return;
@@ -116,7 +141,8 @@ void add_misses(const Workload& workload, const Explanation& explanation, std::s
              request);
 }
 
-std::string shared_start(const Explanation& example) {
+std::string shared_start(const Key& key, const Explanation& example) {
+  if (key.second == kFew) return "behind starts that few prompts share";
   const std::uint64_t tokens = example.tokens.matched + example.tokens.evicted;
   return tokens == 0 ? "from the first block on" : fmt::format("behind a shared start of {} tokens", grouped(tokens));
 }
@@ -142,14 +168,14 @@ void put_into_words(const Workload& workload, const Key& key, const Explanation&
           "other one's.");
     case Kind::kEqualAgain:
       return say(name_of(MissCause::kDiffersThenEqual),
-                 fmt::format("equal to what was seen but for some tokens before it, {}", shared_start(example)),
+                 fmt::format("equal to what was seen but for some tokens before it, {}", shared_start(key, example)),
                  "Move what changes (a time stamp, an id, a name) behind what stays the same.");
     case Kind::kMovedElsewhere:
       return say(name_of(MissCause::kDiffersThenEqual), "seen elsewhere, behind a beginning that was new or evicted",
                  "If it is the same document or example each time, put it before what is different each time.");
     case Kind::kDiffers:
       return say(name_of(MissCause::kDiffers),
-                 fmt::format("new text that takes another way, {}", shared_start(example)),
+                 fmt::format("new text that takes another way, {}", shared_start(key, example)),
                  "Nothing, if these are different texts. If they share something further on, put that first.");
     case Kind::kFirst:
       return say(name_of(MissCause::kNeverSeen), "prompts that begin like nothing seen before",
@@ -167,6 +193,10 @@ void put_into_words(const Workload& workload, const Key& key, const Explanation&
 
 // ---- Texts ----
 
+std::string tokens_of(std::uint64_t count) {
+  return fmt::format("{} token{}", grouped(count), count == 1 ? "" : "s");
+}
+
 std::string difference(const Workload& workload, const Explanation& explanation) {
   if (explanation.moved) {
     return fmt::format("differs at token {}; {} tokens further on it is equal to a part of {}",
@@ -175,8 +205,8 @@ std::string difference(const Workload& workload, const Explanation& explanation)
   }
   const std::string run =
       explanation.removed == explanation.added
-          ? fmt::format("{} tokens are others", grouped(explanation.added))
-          : fmt::format("{} tokens stand for {}", grouped(explanation.added), grouped(explanation.removed));
+          ? fmt::format("a run of {} is replaced", tokens_of(explanation.added))
+          : fmt::format("a run of {} is replaced by {}", tokens_of(explanation.removed), grouped(explanation.added));
   return fmt::format("differs at token {} from {}: {}, then {} tokens are equal again{}",
                      grouped(explanation.differs_at), request_name(workload, explanation.nearest), run,
                      grouped(explanation.tokens.equal_again),
@@ -231,6 +261,9 @@ std::string summary(const ExplainReport& report) {
     text += fmt::format("{:<33}  {:>15}  {:>9}\n", line.label, grouped(line.tokens),
                         percent(share(line.tokens, tokens.prompt)));
   }
+  text += fmt::format("With the same pool, the best choice of what to keep would match {}; a pool without end, {}.\n",
+                      percent(share(report.optimum_matched_tokens, tokens.prompt)),
+                      percent(share(tokens.matched + tokens.evicted, tokens.prompt)));
   if (!report.found_equal_again) {
     text += "Chained block ids: nothing can be equal again behind a difference, so it was not looked for.\n";
   }
@@ -304,6 +337,7 @@ Json json_request(const Workload& workload, const Explanation& explanation) {
 std::vector<MissGroup> group_misses(const Workload& workload, const ExplainResult& result) {
   Groups all;
   for (std::size_t i = 0; i < result.requests.size(); ++i) add_misses(workload, result.requests[i], i, all);
+  all.merge_small_ones();
   std::vector<MissGroup> groups;
   for (auto& [key, group] : all.groups) {
     put_into_words(workload, key, result.requests[group.example], group);
@@ -364,6 +398,8 @@ std::string json(const Workload& workload, const ExplainReport& report, bool wit
                           {"distinct_blocks", report.distinct_blocks}};
   add_bad_lines(report, document);
   document["pool_blocks"] = report.pool_blocks;
+  document["optimum_matched_tokens"] = report.optimum_matched_tokens;
+  document["unbounded_matched_tokens"] = result.tokens.matched + result.tokens.evicted;
   document["rejected"] = result.run.rejected;
   document["tokens"] = json_tokens(result.tokens);
   for (std::size_t i = 0; i < kMissCauses; ++i) {

@@ -41,6 +41,7 @@ struct ExplainReport : WorkloadSource {
   ReplayOptions replay;
   bool found_equal_again = true;  // ExplainOptions::find_equal_again
   ExplainResult result;
+  std::uint64_t optimum_matched_tokens = 0;  // find_optimum with the same pool
 };
 
 // `with_requests` adds a line, or an object, for each request.

@@ -98,13 +98,21 @@ std::string draw_axes(const LinePlot& plot, const Axes& axes) {
     out += line(kLeft, y, kRight, y, kGrid);
     out += text(kLeft - 8, y + 4, "text-anchor=\"end\"", fmt::format("{} %", i * 10));
   }
+  std::size_t ticks = 0;
+  const auto add_tick = [&](double value) {
+    ++ticks;
+    out += line(axes.x(value), kTop, axes.x(value), kBottom, kGrid);
+    out += text(axes.x(value), kBottom + 18, "text-anchor=\"middle\"", short_number(value));
+  };
   for (double decade = std::pow(10, std::floor(std::log10(axes.x_low))); decade <= axes.x_high; decade *= 10) {
     for (const double digit : {1, 2, 5}) {
       const double value = decade * digit;
-      if (value < axes.x_low || value > axes.x_high) continue;
-      out += line(axes.x(value), kTop, axes.x(value), kBottom, kGrid);
-      out += text(axes.x(value), kBottom + 18, "text-anchor=\"middle\"", short_number(value));
+      if (value >= axes.x_low && value <= axes.x_high) add_tick(value);
     }
+  }
+  if (ticks < 2) {
+    add_tick(axes.x_low);
+    add_tick(axes.x_high);
   }
   out += line(kLeft, kBottom, kRight, kBottom, "stroke=\"black\"");
   out += line(kLeft, kTop, kLeft, kBottom, "stroke=\"black\"");

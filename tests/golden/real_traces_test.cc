@@ -6,6 +6,7 @@
 #include <cairn/radix_tree.h>
 #include <gtest/gtest.h>
 
+#include <array>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
@@ -20,6 +21,7 @@
 
 #include "replay/block_pool.h"
 #include "replay/block_trace.h"
+#include "replay/explainer.h"
 #include "replay/line_source.h"
 #include "replay/optimum.h"
 #include "replay/replayer.h"
@@ -353,6 +355,63 @@ TEST(RealTraces, SyntheticTraceAtLimitedSizesMatchesANaiveLru) {
 TEST(RealTraces, AgentTraceAtLimitedSizesMatchesANaiveLru) {
   CAIRN_NEED_TRACE(path, "agent_sessions_trace.jsonl.zst");
   expect_at_sizes(path, 64, {{0.05, 55'194'496, 2'500'711}, {0.30, 201'777'344, 177'454}});
+}
+
+// ---- Why prompts were not cached ----
+
+struct PinnedCauses {
+  std::uint64_t matched = 0;
+  std::uint64_t evicted = 0;
+  std::uint64_t unseen = 0;
+  std::uint64_t too_short = 0;
+  std::array<std::size_t, kMissCauses> requests{};  // by cause
+};
+
+// What is matched and what evicted together are what the ids imply for an unbounded cache.
+void expect_causes(const std::string& path, std::size_t block_tokens, double share, const PinnedCauses& pinned) {
+  const Trace trace = trace_of(path, block_tokens);
+  const BlockTrace blocks(trace.workload, block_tokens);
+  const auto capacity = static_cast<std::size_t>(static_cast<double>(blocks.distinct()) * share);
+  const ExplainResult result =
+      explain(trace.workload, blocks,
+              {.pool_blocks = capacity, .replay = {.block_size = block_tokens}, .find_equal_again = false});
+  EXPECT_EQ(result.tokens, (TokenCauses{.prompt = trace.workload.prompt_tokens(),
+                                        .matched = pinned.matched,
+                                        .evicted = pinned.evicted,
+                                        .unseen = pinned.unseen,
+                                        .too_short = pinned.too_short}));
+  EXPECT_EQ(result.by_cause, pinned.requests);
+  EXPECT_EQ(pinned.matched + pinned.evicted, NaiveLru(block_tokens, kUnbounded).run(read_ids(path)).matched_tokens);
+}
+
+TEST(RealTraces, TheCausesOfTheConversationTrace) {
+  CAIRN_NEED_TRACE(path, "conversation_trace.jsonl");
+  expect_causes(path, 512, 0.05,
+                {.matched = 28'619'264,
+                 .evicted = 25'443'840,
+                 .unseen = 87'500'288,
+                 .too_short = 3'230'431,
+                 .requests = {2027, 0, 2311, 0, 0, 6403, 1290}});
+}
+
+TEST(RealTraces, TheCausesOfTheSyntheticTrace) {
+  CAIRN_NEED_TRACE(path, "synthetic_trace.jsonl");
+  expect_causes(path, 512, 0.05,
+                {.matched = 9'354'240,
+                 .evicted = 30'448'640,
+                 .unseen = 20'555'776,
+                 .too_short = 835'972,
+                 .requests = {371, 1107, 1328, 0, 0, 52, 1135}});
+}
+
+TEST(RealTraces, TheCausesOfTheAgentTrace) {
+  CAIRN_NEED_TRACE(path, "agent_sessions_trace.jsonl.zst");
+  expect_causes(path, 64, 0.10,
+                {.matched = 128'533'696,
+                 .evicted = 78'704'704,
+                 .unseen = 8'422'272,
+                 .too_short = 74'471,
+                 .requests = {0, 0, 934, 0, 0, 81, 1334}});
 }
 
 // ---- Through leases, every byte checked ----

@@ -8,6 +8,7 @@
 #include "progress_meter.h"
 #include "replay/block_trace.h"
 #include "replay/explain_report.h"
+#include "replay/optimum.h"
 #include "workload_options.h"
 
 namespace cairn::tool {
@@ -49,6 +50,8 @@ void run(const Arguments& arguments) {
         .pool_blocks = report.pool_blocks, .replay = report.replay, .find_equal_again = report.found_equal_again};
     options.replay.on_request_done = [&progress] { progress.add_one(); };
     report.result = replay::explain(workload, blocks, options);
+    report.optimum_matched_tokens =
+        replay::find_optimum(workload, blocks, report.pool_blocks, report.replay).matched_tokens;
   }
   if (arguments.json == "-") {
     write_to_stdout(replay::json(workload, report, arguments.requests));
