@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <array>
-#include <functional>
 #include <map>
 #include <string_view>
 #include <tuple>
@@ -261,9 +260,10 @@ std::string summary(const ExplainReport& report) {
     text += fmt::format("{:<33}  {:>15}  {:>9}\n", line.label, grouped(line.tokens),
                         percent(share(line.tokens, tokens.prompt)));
   }
-  text += fmt::format("With the same pool, the best choice of what to keep would match {}; a pool without end, {}.\n",
-                      percent(share(report.optimum_matched_tokens, tokens.prompt)),
-                      percent(share(tokens.matched + tokens.evicted, tokens.prompt)));
+  text += fmt::format(
+      "With the same pool, the best choice of what to keep would match {}; had nothing been evicted, {}.\n",
+      percent(share(report.optimum_matched_tokens, tokens.prompt)),
+      percent(share(tokens.matched + tokens.evicted, tokens.prompt)));
   if (!report.found_equal_again) {
     text += "Chained block ids: nothing can be equal again behind a difference, so it was not looked for.\n";
   }
@@ -343,7 +343,9 @@ std::vector<MissGroup> group_misses(const Workload& workload, const ExplainResul
     put_into_words(workload, key, result.requests[group.example], group);
     groups.push_back(std::move(group));
   }
-  std::ranges::stable_sort(groups, std::greater<>(), &MissGroup::tokens);
+  std::ranges::sort(groups, [](const MissGroup& a, const MissGroup& b) {
+    return a.tokens != b.tokens ? a.tokens > b.tokens : std::tie(a.example, a.what) < std::tie(b.example, b.what);
+  });
   return groups;
 }
 
@@ -399,7 +401,6 @@ std::string json(const Workload& workload, const ExplainReport& report, bool wit
   add_bad_lines(report, document);
   document["pool_blocks"] = report.pool_blocks;
   document["optimum_matched_tokens"] = report.optimum_matched_tokens;
-  document["unbounded_matched_tokens"] = result.tokens.matched + result.tokens.evicted;
   document["rejected"] = result.run.rejected;
   document["tokens"] = json_tokens(result.tokens);
   for (std::size_t i = 0; i < kMissCauses; ++i) {

@@ -24,7 +24,7 @@ struct MissGroup {
   std::size_t example = 0;  // index into ExplainResult::requests: of its requests the one with most of these tokens
 };
 
-// All groups, the costliest first; those of equal cost in order of their first request. Their tokens add up to all
+// All groups, the costliest first; those of equal cost in order of their examples. Their tokens add up to all
 // that were not matched. O(requests * log groups).
 [[nodiscard]] std::vector<MissGroup> group_misses(const Workload& workload, const ExplainResult& result);
 

@@ -18,7 +18,7 @@
 namespace cairn::replay {
 
 // Why a prompt's cached prefix is no longer than it is. "Seen" is what a request before it asked for or, if its tokens
-// are known, had as output by then: what an unbounded cache would hold.
+// are known, had as output by then: what a cache would hold that evicts nothing.
 enum class MissCause : std::uint8_t {
   kNone,              // all its full blocks were cached
   kTooShort,          // the prompt has no full block

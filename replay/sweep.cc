@@ -9,6 +9,7 @@
 #include <mutex>
 #include <stdexcept>
 #include <thread>
+#include <tuple>
 #include <utility>
 
 #include "replay/comparison.h"
@@ -102,8 +103,8 @@ Sweep::Sweep(const Workload& workload, SweepOptions options)
     result_.curves.push_back({.policy = policy, .runs = std::vector<RunResult>(runs)});
   }
   // The optimum takes a fraction of what a cache takes, and small pools evict most.
-  std::ranges::stable_sort(tasks_, {}, [this](const Task& task) {
-    return std::pair(result_.curves[task.curve].policy == kOptimum, task.size);
+  std::ranges::sort(tasks_, {}, [this](const Task& task) {
+    return std::tuple(result_.curves[task.curve].policy == kOptimum, task.size, task.curve);
   });
 }
 

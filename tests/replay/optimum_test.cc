@@ -232,7 +232,7 @@ TEST(Optimum, IsNeverBeatenByLruNorBeatsTheUnboundedCache) {
 TEST(Optimum, IsNeverBeatenOnTheBuiltinWorkload) {
   const Workload workload = builtin_workload({.requests = 300, .seed = 3});
   const std::size_t distinct = BlockTrace(workload, 16).distinct();
-  for (const std::size_t percent : {1, 5, 10, 30, 100}) {
+  for (const std::size_t percent : {1U, 5U, 10U, 30U, 100U}) {
     expect_ordered(workload, distinct * percent / 100, {.block_size = 16, .concurrency = 4});
   }
 }

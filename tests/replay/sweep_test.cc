@@ -26,7 +26,7 @@ using testing::HasSubstr;
 using testing::StartsWith;
 
 TEST(RunInParallel, RunsEachTaskOnceAndPassesTheFirstFailureOn) {
-  for (const std::size_t jobs : {1, 2, 7}) {
+  for (const std::size_t jobs : {1U, 2U, 7U}) {
     std::vector<std::atomic<int>> runs(40);
     run_in_parallel(runs.size(), jobs, [&](std::size_t i) { ++runs[i]; });
     for (const auto& count : runs) EXPECT_EQ(count.load(), 1);
@@ -56,7 +56,7 @@ TEST(Sweep, GivesWhatSingleReplaysGiveWhateverTheNumberOfJobs) {
   const Workload workload = builtin_workload({.requests = 200});
   const ReplayOptions replay{.block_size = 16, .concurrency = 3};
   const BlockTrace blocks(workload, 16);
-  for (const std::size_t jobs : {1, 3}) {
+  for (const std::size_t jobs : {1U, 3U}) {
     std::atomic<std::size_t> done{0};
     SweepOptions options{.sizes = {PoolSize::parse("50%"), PoolSize::parse("3000"), PoolSize::parse("3k")},
                          .jobs = jobs,
