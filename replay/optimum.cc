@@ -35,7 +35,7 @@ class KeptBlocks {
   void add(Number block, std::uint32_t next_use, std::size_t depth) {
     kept_[block] = 1;
     ++size_;
-    order_.push_back({next_use, static_cast<std::uint32_t>(depth)});
+    order_.emplace_back(next_use, static_cast<std::uint32_t>(depth));
     std::ranges::push_heap(order_);
   }
 
