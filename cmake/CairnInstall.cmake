@@ -10,6 +10,7 @@ configure_package_config_file(cmake/cairn-config.cmake.in ${CMAKE_CURRENT_BINARY
 write_basic_package_version_file(${CMAKE_CURRENT_BINARY_DIR}/cairn-config-version.cmake
   COMPATIBILITY SameMinorVersion)
 install(FILES ${CMAKE_CURRENT_BINARY_DIR}/cairn-config.cmake ${CMAKE_CURRENT_BINARY_DIR}/cairn-config-version.cmake
+  cmake/FindLiburing.cmake
   DESTINATION ${cairn_package_dir})
 if(CAIRN_BUILD_TOOLS)
   install(TARGETS cairn_tool RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <iterator>
 #include <optional>
 #include <span>
 #include <string_view>
@@ -19,6 +20,23 @@ constexpr const char* kVerifiedName = "verify";
 std::string if_run(const RunResult& run, std::string value) {
   return run.ideal ? "-" : std::move(value);
 }
+
+std::string tiers_line(const Report::VerifiedRun& run) {
+  if (!run.options.tiers) return {};
+  const TierOptions& tiers = *run.options.tiers;
+  std::string line = "tiers     ";
+  if (tiers.ram_bytes > 0) line += fmt::format("{} bytes of RAM, ", grouped(tiers.ram_bytes));
+  if (!tiers.directory.empty()) {
+    line +=
+        fmt::format("{} bytes in {} ({}), ", grouped(tiers.file_bytes), tiers.directory, run.result.tiers->store.io);
+  }
+  line += fmt::format("fetches of {} tokens and more", grouped(tiers.spill.fetch_tokens_min));
+  if (tiers.spill.prefill_tokens_per_s > 0) {
+    line += fmt::format(" that beat a prefill of {:.0f} tokens/s", tiers.spill.prefill_tokens_per_s);
+  }
+  return line + "\n";
+}
+
 std::string settings_line(const Report& report) {
   const ComparisonOptions& options = report.options;
   std::string pool = fmt::format("{} blocks", grouped(report.comparison.pool_blocks));
@@ -31,11 +49,12 @@ std::string settings_line(const Report& report) {
   line += fmt::format("engine    verifying, prefill in chunks of {} tokens",
                       report.verified->options.prefill_chunk_tokens);
   const std::optional<SnapshotOptions>& snapshots = report.verified->options.snapshots;
-  if (!snapshots) return line + ", attention layers only\n";
+  if (!snapshots) return line + ", attention layers only\n" + tiers_line(*report.verified);
   line += fmt::format(", {} snapshots of {} bytes, ", grouped(snapshots->slots), grouped(snapshots->slot_bytes));
-  return line + (snapshots->checkpoint_every_tokens == 0
-                     ? "no checkpoints\n"
-                     : fmt::format("a checkpoint every {} tokens\n", snapshots->checkpoint_every_tokens));
+  line += snapshots->checkpoint_every_tokens == 0
+              ? "no checkpoints\n"
+              : fmt::format("a checkpoint every {} tokens\n", snapshots->checkpoint_every_tokens);
+  return line + tiers_line(*report.verified);
 }
 
 std::string rejected_note(std::uint64_t rejected, const std::vector<RejectedRequest>& first, std::size_t pool_blocks) {
@@ -52,6 +71,9 @@ std::string notes(const Report& report) {
   if (report.verified && report.verified->result.rejected > 0) {
     const VerifiedResult& run = report.verified->result;
     text += rejected_note(run.rejected, run.first_rejected, run.pool_blocks);
+  }
+  if (report.verified && report.verified->result.tiers && report.verified->result.tiers->store.degraded) {
+    text += fmt::format("\nThe file tier is degraded: {}\n", report.verified->result.tiers->store.degraded_reason);
   }
   for (const RunResult& run : report.comparison.runs) {
     if (run.rejected == 0) continue;
@@ -111,6 +133,69 @@ constexpr Row<VerifiedResult> kVerifiedRows[] = {
     {"wall time", [](const VerifiedResult& run) { return fmt::format("{:.2f} s", run.wall_time_s); }},
 };
 
+std::string in_seconds(double seconds) {
+  return fmt::format("{:.2f} s", seconds);
+}
+
+// Of runs with tiers.
+constexpr Row<VerifiedResult> kTierRows[] = {
+    {"reused from memory", [](const VerifiedResult& run) { return grouped(run.tiers->reused_from_memory_tokens); }},
+    {"  from the RAM tier", [](const VerifiedResult& run) { return grouped(run.tiers->reused_from_ram_tier_tokens); }},
+    {"  from the file tier",
+     [](const VerifiedResult& run) { return grouped(run.tiers->reused_from_file_tier_tokens); }},
+    {"  computed", [](const VerifiedResult& run) { return grouped(run.computed_tokens); }},
+    {"spilled blocks", [](const VerifiedResult& run) { return grouped(run.tiers->spilled_blocks); }},
+    {"  snapshots", [](const VerifiedResult& run) { return grouped(run.tiers->spilled_snapshots); }},
+    {"  bytes", [](const VerifiedResult& run) { return grouped(run.tiers->spilled_bytes); }},
+    {"  declined", [](const VerifiedResult& run) { return grouped(run.tiers->declined_spills); }},
+    {"requests that fetched", [](const VerifiedResult& run) { return grouped(run.tiers->fetches); }},
+    {"  failed, in part or whole", [](const VerifiedResult& run) { return grouped(run.tiers->failed_fetches); }},
+    {"  would not have paid", [](const VerifiedResult& run) { return grouped(run.tiers->unprofitable_fetches); }},
+    {"fetched blocks", [](const VerifiedResult& run) { return grouped(run.tiers->fetched_blocks); }},
+    {"  snapshots", [](const VerifiedResult& run) { return grouped(run.tiers->fetched_snapshots); }},
+    {"  bytes", [](const VerifiedResult& run) { return grouped(run.tiers->fetched_bytes); }},
+    {"  time", [](const VerifiedResult& run) { return in_seconds(run.tiers->fetch_time_s); }},
+    {"  rate",
+     [](const VerifiedResult& run) { return fmt::format("{:.1f} MB/s", run.tiers->fetch_bytes_per_s() / 1e6); }},
+    {"waited for files to catch up", [](const VerifiedResult& run) { return in_seconds(run.tiers->catch_up_time_s); }},
+    {"records evicted by the store",
+     [](const VerifiedResult& run) { return grouped(run.tiers->store.evicted_records); }},
+    {"  dropped", [](const VerifiedResult& run) { return grouped(run.tiers->store.puts_dropped); }},
+    {"  damaged", [](const VerifiedResult& run) { return grouped(run.tiers->store.damaged_records); }},
+    {"  I/O errors", [](const VerifiedResult& run) { return grouped(run.tiers->store.io_errors); }},
+    {"  in RAM at the end", [](const VerifiedResult& run) { return grouped(run.tiers->store.ram_records); }},
+    {"    bytes", [](const VerifiedResult& run) { return grouped(run.tiers->store.ram_bytes); }},
+    {"  in files at the end", [](const VerifiedResult& run) { return grouped(run.tiers->store.file_records); }},
+    {"    bytes", [](const VerifiedResult& run) { return grouped(run.tiers->store.file_bytes); }},
+    {"bytes written to files", [](const VerifiedResult& run) { return grouped(run.tiers->store.written_bytes); }},
+    {"  read", [](const VerifiedResult& run) { return grouped(run.tiers->store.read_bytes); }},
+    {"found at the start, blocks", [](const VerifiedResult& run) { return grouped(run.tiers->recovered_blocks); }},
+    {"  snapshots", [](const VerifiedResult& run) { return grouped(run.tiers->recovered_snapshots); }},
+    {"  useless", [](const VerifiedResult& run) { return grouped(run.tiers->useless_records); }},
+    {"  in", [](const VerifiedResult& run) { return in_seconds(run.tiers->open_time_s); }},
+    {"saved at the end, blocks",
+     [](const VerifiedResult& run) { return run.tiers->save ? grouped(run.tiers->save->blocks) : "-"; }},
+    {"  snapshots",
+     [](const VerifiedResult& run) { return run.tiers->save ? grouped(run.tiers->save->snapshots) : "-"; }},
+    {"  lost",
+     [](const VerifiedResult& run) {
+       return run.tiers->save ? grouped(run.tiers->save->blocks_lost + run.tiers->save->snapshots_lost) : "-";
+     }},
+    {"  flushed",
+     [](const VerifiedResult& run) {
+       return std::string(!run.tiers->save ? "-" : run.tiers->save->flushed ? "yes" : "no");
+     }},
+    {"  in", [](const VerifiedResult& run) { return in_seconds(run.tiers->save_time_s); }},
+    {"files",
+     [](const VerifiedResult& run) { return std::string(run.tiers->store.degraded ? "degraded" : "healthy"); }},
+};
+
+std::vector<Row<VerifiedResult>> verified_rows(const VerifiedResult& run) {
+  std::vector<Row<VerifiedResult>> rows(std::begin(kVerifiedRows), std::end(kVerifiedRows));
+  if (run.tiers) rows.insert(rows.end(), std::begin(kTierRows), std::end(kTierRows));
+  return rows;
+}
+
 // One column for each of `runs`.
 template <typename Result>
 std::string columns(std::span<const Row<Result>> rows, const std::vector<std::string>& names,
@@ -134,6 +219,19 @@ std::string columns(std::span<const Row<Result>> rows, const std::vector<std::st
   return text;
 }
 
+Json json_tiers(const TierOptions& tiers) {
+  const bool in_files = !tiers.directory.empty();
+  return Json{{"ram_tier_bytes", tiers.ram_bytes},
+              {"spill_dir", in_files ? Json(tiers.directory) : Json()},
+              {"spill_bytes", in_files ? Json(tiers.file_bytes) : Json()},
+              {"spill_min_tokens", tiers.spill.block_tokens_min},
+              {"spill_min_uses", tiers.spill.block_uses_min},
+              {"write_through", tiers.spill.write_through},
+              {"fetch_min_tokens", tiers.spill.fetch_tokens_min},
+              {"fetch_bytes_per_s", tiers.spill.fetch_bytes_per_s},
+              {"prefill_tokens_per_s", tiers.spill.prefill_tokens_per_s}};
+}
+
 Json json_settings(const Report& report) {
   Json settings = json_source(report);
   settings["block_size"] = report.options.replay.block_size;
@@ -141,12 +239,68 @@ Json json_settings(const Report& report) {
   add_overlap(report.options.replay, settings);
   settings["engine"] = report.verified ? "verify" : "index";
   if (!report.verified) return settings;
+  settings["skip"] = report.verified->options.skip;
   settings["prefill_chunk"] = report.verified->options.prefill_chunk_tokens;
   const std::optional<SnapshotOptions>& snapshots = report.verified->options.snapshots;
   settings["snapshots"] = snapshots ? Json(snapshots->slots) : Json();
   settings["snapshot_bytes"] = snapshots ? Json(snapshots->slot_bytes) : Json();
   settings["checkpoint_every"] = snapshots ? Json(snapshots->checkpoint_every_tokens) : Json();
+  settings["tiers"] = report.verified->options.tiers ? json_tiers(*report.verified->options.tiers) : Json();
   return settings;
+}
+
+Json json_tier_run(const TierResult& tiers) {
+  Json run{{"reused_from_memory_tokens", tiers.reused_from_memory_tokens},
+           {"reused_from_ram_tier_tokens", tiers.reused_from_ram_tier_tokens},
+           {"reused_from_file_tier_tokens", tiers.reused_from_file_tier_tokens},
+           {"spilled_blocks", tiers.spilled_blocks},
+           {"spilled_snapshots", tiers.spilled_snapshots},
+           {"spilled_bytes", tiers.spilled_bytes},
+           {"declined_spills", tiers.declined_spills},
+           {"fetches", tiers.fetches},
+           {"failed_fetches", tiers.failed_fetches},
+           {"failed_leases", tiers.failed_leases},
+           {"unprofitable_fetches", tiers.unprofitable_fetches},
+           {"fetched_blocks", tiers.fetched_blocks},
+           {"fetched_snapshots", tiers.fetched_snapshots},
+           {"fetched_bytes", tiers.fetched_bytes},
+           {"fetch_time_s", tiers.fetch_time_s},
+           {"catch_up_time_s", tiers.catch_up_time_s},
+           {"recovered_blocks", tiers.recovered_blocks},
+           {"recovered_snapshots", tiers.recovered_snapshots},
+           {"useless_records", tiers.useless_records},
+           {"open_time_s", tiers.open_time_s},
+           {"save_time_s", tiers.save_time_s}};
+  run["save"] = tiers.save ? Json{{"blocks", tiers.save->blocks},
+                                  {"snapshots", tiers.save->snapshots},
+                                  {"blocks_lost", tiers.save->blocks_lost},
+                                  {"snapshots_lost", tiers.save->snapshots_lost},
+                                  {"flushed", tiers.save->flushed}}
+                           : Json();
+  const SpillStats& store = tiers.store;
+  run["store"] = Json{{"puts", store.puts},
+                      {"puts_dropped", store.puts_dropped},
+                      {"gets", store.gets},
+                      {"found_in_ram", store.found_in_ram},
+                      {"found_in_file", store.found_in_file},
+                      {"shared_reads", store.shared_reads},
+                      {"misses", store.misses},
+                      {"failed_gets", store.failed_gets},
+                      {"evicted_records", store.evicted_records},
+                      {"erased_records", store.erased_records},
+                      {"damaged_records", store.damaged_records},
+                      {"io_errors", store.io_errors},
+                      {"written_bytes", store.written_bytes},
+                      {"read_bytes", store.read_bytes},
+                      {"recovered_records", store.recovered_records},
+                      {"ram_records", store.ram_records},
+                      {"ram_bytes", store.ram_bytes},
+                      {"file_records", store.file_records},
+                      {"file_bytes", store.file_bytes},
+                      {"degraded", store.degraded},
+                      {"degraded_reason", store.degraded_reason},
+                      {"io", store.io}};
+  return run;
 }
 
 Json json_run(const VerifiedResult& run) {
@@ -180,7 +334,8 @@ Json json_run(const VerifiedResult& run) {
               {"state_bytes_checked", run.engine.state_bytes_checked},
               {"block_bytes_written", run.engine.block_bytes_written},
               {"states_written", run.engine.states_written},
-              {"wall_time_s", run.wall_time_s}};
+              {"wall_time_s", run.wall_time_s},
+              {"tiers", run.tiers ? json_tier_run(*run.tiers) : Json()}};
 }
 
 }  // namespace
@@ -188,7 +343,8 @@ Json json_run(const VerifiedResult& run) {
 std::string table(const Report& report) {
   std::string text = workload_line(report) + settings_line(report) + "\n";
   if (report.verified) {
-    text += columns<VerifiedResult>(kVerifiedRows, {kVerifiedName}, {&report.verified->result, 1});
+    const VerifiedResult& run = report.verified->result;
+    text += columns<VerifiedResult>(verified_rows(run), {kVerifiedName}, {&run, 1});
   } else {
     std::vector<std::string> names;
     names.reserve(report.comparison.runs.size());

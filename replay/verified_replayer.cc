@@ -9,6 +9,7 @@
 #include <chrono>
 #include <memory>
 #include <new>
+#include <optional>
 #include <span>
 #include <stdexcept>
 #include <string>
@@ -20,6 +21,8 @@
 
 namespace cairn::replay {
 namespace {
+
+using Clock = std::chrono::steady_clock;
 
 double rate(std::uint64_t part, std::uint64_t whole) {
   return whole == 0 ? 0.0 : static_cast<double>(part) / static_cast<double>(whole);
@@ -58,35 +61,51 @@ std::shared_ptr<SnapshotPool> snapshot_pool(const std::optional<SnapshotOptions>
                                       SnapshotPoolOptions{.slots = options->slots, .slot_bytes = options->slot_bytes});
 }
 
+Tiers tiers(const VerifiedReplayOptions& options, const BlockPool& blocks) {
+  if (!options.tiers) return {};
+  return open_tiers(*options.tiers, replay_layout(options.replay.block_size, blocks.block_bytes(),
+                                                  options.snapshots ? options.snapshots->slot_bytes : 0));
+}
+
+double seconds(Clock::time_point from, Clock::time_point to) {
+  return std::chrono::duration<double>(to - from).count();
+}
+
 class VerifiedReplayer {
  public:
   VerifiedReplayer(const Workload& workload, std::size_t blocks, const VerifiedReplayOptions& options)
       : workload_(workload),
         options_(options),
+        running_(workload, options.replay.concurrency, options.replay.service_rate),
         blocks_(block_pool(blocks, options.replay.block_size)),
         snapshots_(snapshot_pool(options.snapshots)),
-        manager_({.block_size = options.replay.block_size,
-                  .blocks = blocks_,
-                  .snapshots = snapshots_,
-                  .checkpoint_every_tokens = options.snapshots ? options.snapshots->checkpoint_every_tokens : 0}),
-        engine_({.manager = manager_,
+        opening_(Clock::now()),
+        tiers_(tiers(options, *blocks_)),
+        manager_(std::in_place, manager_options()),
+        opened_(Clock::now()),
+        engine_({.manager = *manager_,
                  .block_size = options.replay.block_size,
                  .blocks = blocks_,
-                 .snapshots = snapshots_}),
-        running_(workload, options.replay.concurrency, options.replay.service_rate) {}
+                 .snapshots = snapshots_}) {}
 
   VerifiedResult run() {
-    const auto start = std::chrono::steady_clock::now();
-    result_.requests = workload_.size();
+    const Clock::time_point start = Clock::now();
+    const std::size_t first = std::min(options_.skip, workload_.size());
+    const std::size_t end = first + std::min(options_.stop_after, workload_.size() - first);
+    result_.requests = end - first;
     result_.pool_blocks = blocks_->total_blocks();
-    for (std::size_t i = 0; i < workload_.size(); ++i) {
+    for (std::size_t i = first; i < end; ++i) {
+      let_files_catch_up();
       admit(i);
       if (options_.replay.on_request_done) options_.replay.on_request_done();
     }
     while (!running_.empty()) finish(running_.take_first());
-    collect(manager_.stats());
-    sweep();
-    result_.wall_time_s = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+    collect(manager_->stats());
+    if (tiers_.store) save();
+    // A clear would remove what the file tier is to keep.
+    if (!options_.tiers || !options_.tiers->has_file_tier()) sweep();
+    close();
+    result_.wall_time_s = seconds(start, Clock::now());
     return std::move(result_);
   }
 
@@ -96,13 +115,21 @@ class VerifiedReplayer {
     VerifiedSequence sequence;
   };
 
+  [[nodiscard]] CacheManagerOptions manager_options() const;
+  void let_files_catch_up();
   void admit(std::size_t index);
-  [[nodiscard]] VerifiedSequence::Start try_admit(std::size_t index);
+  [[nodiscard]] VerifiedSequence start(std::size_t index);
+  [[nodiscard]] VerifiedSequence::Start try_admit(std::size_t index, bool again);
+  [[nodiscard]] bool load(VerifiedSequence& sequence, Clock::time_point admitting);
   void prefill(VerifiedSequence& sequence);
   void finish(Running running);
   void collect(const ManagerStats& stats);
+  void collect_tiers(const ManagerStats& stats);
   void check_end(const ManagerStats& stats) const;
+  void check_whole(std::string_view when) const;
+  void save();
   void sweep();
+  void close();
   void expect(std::string_view what, std::uint64_t found, std::uint64_t expected) const;
 
   // Blocks that a request's prompt and output take; the output begins a block of its own, as in Replayer.
@@ -119,17 +146,44 @@ class VerifiedReplayer {
 
   const Workload& workload_;
   const VerifiedReplayOptions& options_;
+  RunningSequences<Running> running_;
   std::shared_ptr<BlockPool> blocks_;
   std::shared_ptr<SnapshotPool> snapshots_;
-  CacheManager manager_;
+  Clock::time_point opening_;
+  Tiers tiers_;
+  std::optional<CacheManager> manager_;
+  Clock::time_point opened_;
   VerifyingEngine engine_;
-  RunningSequences<Running> running_;
   VerifiedResult result_;
   // What has to come back from the manager's counts.
   std::uint64_t admitted_ = 0;
   std::uint64_t prompt_tokens_ = 0;
   std::uint64_t reused_tokens_ = 0;
+  std::uint64_t failed_leases_ = 0;
+  // Of the requests that were loading.
+  std::uint64_t fetches_ = 0;
+  double fetch_time_s_ = 0;
+  double catch_up_time_s_ = 0;
 };
+
+CacheManagerOptions VerifiedReplayer::manager_options() const {
+  CacheManagerOptions manager{
+      .block_size = options_.replay.block_size,
+      .blocks = blocks_,
+      .snapshots = snapshots_,
+      .store = tiers_.store,
+      .checkpoint_every_tokens = options_.snapshots ? options_.snapshots->checkpoint_every_tokens : 0};
+  if (options_.tiers) manager.spill = options_.tiers->spill;
+  return manager;
+}
+
+// If they can't, records are lost: no error.
+void VerifiedReplayer::let_files_catch_up() {
+  if (!tiers_.files || tiers_.files->stats().pending <= options_.tiers->pending_max) return;
+  const Clock::time_point start = Clock::now();
+  static_cast<void>(tiers_.files->flush(options_.tiers->catch_up_timeout));
+  catch_up_time_s_ += seconds(start, Clock::now());
+}
 
 void VerifiedReplayer::admit(std::size_t index) {
   if (blocks_needed(index) > blocks_->total_blocks()) {
@@ -140,34 +194,64 @@ void VerifiedReplayer::admit(std::size_t index) {
     return;
   }
   running_.make_room_for(index, [this](Running ended) { finish(std::move(ended)); });
-  VerifiedSequence::Start start = try_admit(index);
-  if (!start.sequence) ++result_.waited;
-  while (!start.sequence) {
-    if (running_.empty()) {
-      throw ReplayError(
-          fmt::format("{} is refused for want of {} blocks, though nothing else runs and it needs {} of "
-                      "the pool's {}",
-                      describe(index), start.missing_blocks, blocks_needed(index), blocks_->total_blocks()));
-    }
-    finish(running_.take_first());
-    start = try_admit(index);
-  }
+  VerifiedSequence sequence = start(index);
   ++admitted_;
   prompt_tokens_ += workload_[index].prompt_tokens;
-  reused_tokens_ += start.sequence->lease().first_token_to_compute();
   result_.output_tokens += workload_[index].output_length;
   result_.peak_blocks = std::max(result_.peak_blocks, blocks_->used_blocks());
-  prefill(*start.sequence);
-  running_.add(index, Running{.index = index, .sequence = std::move(*start.sequence)});
+  prefill(sequence);
+  running_.add(index, Running{.index = index, .sequence = std::move(sequence)});
 }
 
-VerifiedSequence::Start VerifiedReplayer::try_admit(std::size_t index) {
+// Waits for blocks and for what is fetched.
+VerifiedSequence VerifiedReplayer::start(std::size_t index) {
+  bool waited = false;
+  bool again = false;
+  for (;;) {
+    const Clock::time_point admitting = Clock::now();
+    VerifiedSequence::Start start = try_admit(index, again);
+    if (!start.sequence) {
+      if (running_.empty()) {
+        throw ReplayError(
+            fmt::format("{} is refused for want of {} blocks, though nothing else runs and it needs {} of "
+                        "the pool's {}",
+                        describe(index), start.missing_blocks, blocks_needed(index), blocks_->total_blocks()));
+      }
+      if (!std::exchange(waited, true)) ++result_.waited;
+      finish(running_.take_first());
+      continue;
+    }
+    const bool loaded = load(*start.sequence, admitting);
+    // One that failed counts as it was.
+    if (!again) reused_tokens_ += start.sequence->lease().first_token_to_compute();
+    if (loaded) return std::move(*start.sequence);
+    if (again) throw ReplayError(fmt::format("{} failed to load, though it was to fetch nothing", describe(index)));
+    again = true;
+    ++failed_leases_;
+    start.sequence->abandon();
+  }
+}
+
+// False if that failed.
+bool VerifiedReplayer::load(VerifiedSequence& sequence, Clock::time_point admitting) {
+  if (!tiers_.store) return true;
+  const bool loaded = sequence.wait_until_loaded(options_.tiers->load_timeout);
+  // A store in RAM may have been done within admit.
+  const std::uint64_t fetches = manager_->stats().fetches;
+  if (fetches != fetches_) fetch_time_s_ += seconds(admitting, Clock::now());
+  fetches_ = fetches;
+  return loaded;
+}
+
+VerifiedSequence::Start VerifiedReplayer::try_admit(std::size_t index, bool again) {
   const Request& request = workload_[index];
   VerifiedRequest verified{.name = describe(index),
                            .tokens = {},
                            .session = request.session,
                            .adapter = request.adapter == 0 ? "" : fmt::format("adapter {}", request.adapter),
-                           .reserve_tokens = blocks_needed(index) * options_.replay.block_size};
+                           .no_fetch = again,
+                           .reserve_tokens = blocks_needed(index) * options_.replay.block_size,
+                           .resumed = again};
   workload_.prompt(index, verified.tokens);
   try {
     return VerifiedSequence::start(engine_, std::move(verified));
@@ -224,6 +308,31 @@ void VerifiedReplayer::collect(const ManagerStats& stats) {
   result_.evicted_snapshots = stats.evicted_snapshots;
   result_.engine = engine_.counts();
   result_.peak_running = running_.peak();
+  if (tiers_.store) collect_tiers(stats);
+}
+
+void VerifiedReplayer::collect_tiers(const ManagerStats& stats) {
+  TierResult& tiers = result_.tiers.emplace();
+  tiers.reused_from_memory_tokens = stats.reused_from_memory_tokens;
+  tiers.reused_from_ram_tier_tokens = stats.reused_from_ram_tier_tokens;
+  tiers.reused_from_file_tier_tokens = stats.reused_from_file_tier_tokens;
+  tiers.spilled_blocks = stats.spilled_blocks;
+  tiers.spilled_snapshots = stats.spilled_snapshots;
+  tiers.spilled_bytes = stats.spilled_bytes;
+  tiers.declined_spills = stats.declined_spills;
+  tiers.fetches = stats.fetches;
+  tiers.failed_fetches = stats.failed_fetches;
+  tiers.failed_leases = failed_leases_;
+  tiers.unprofitable_fetches = stats.unprofitable_fetches;
+  tiers.fetched_blocks = stats.fetched_blocks;
+  tiers.fetched_snapshots = stats.fetched_snapshots;
+  tiers.fetched_bytes = stats.fetched_bytes;
+  tiers.fetch_time_s = fetch_time_s_;
+  tiers.catch_up_time_s = catch_up_time_s_;
+  tiers.recovered_blocks = stats.recovered_blocks;
+  tiers.recovered_snapshots = stats.recovered_snapshots;
+  tiers.useless_records = stats.useless_records;
+  tiers.open_time_s = seconds(opening_, opened_);
 }
 
 // All leases have ended: nothing is held any more but by the cache, and the manager's counts agree with ours.
@@ -234,7 +343,13 @@ void VerifiedReplayer::check_end(const ManagerStats& stats) const {
   expect("reused + computed tokens", stats.reused_tokens + stats.computed_tokens, prompt_tokens_);
   expect("reused tokens", stats.reused_tokens, reused_tokens_);
   expect("reused + stateless tokens", stats.reused_tokens + stats.stateless_tokens, stats.matched_tokens);
-  expect("resumed, preempted and abandoned requests", stats.resumed + stats.preempted + stats.abandoned, 0);
+  expect("tokens reused from memory, RAM tier and file tier",
+         stats.reused_from_memory_tokens + stats.reused_from_ram_tier_tokens + stats.reused_from_file_tier_tokens,
+         stats.reused_tokens);
+  expect("preempted requests", stats.preempted, 0);
+  expect("abandoned requests", stats.abandoned, failed_leases_);
+  expect("requests that were admitted again", stats.resumed, failed_leases_);
+  expect("leases that are loading", stats.loading_leases, 0);
   expect("leases and steps that are still there", stats.live_leases + stats.waiting_for_steps + stats.steps_in_flight,
          0);
   expect("leases that ended before their steps", stats.waits, 0);
@@ -242,8 +357,35 @@ void VerifiedReplayer::check_end(const ManagerStats& stats) const {
   expect("captures published, declined and abandoned without snapshots",
          snapshots_ ? 0 : stats.captures_published + stats.captures_declined + stats.captures_abandoned, 0);
   expect("blocks in use", blocks_->used_blocks(), stats.published_blocks - stats.evicted_blocks);
-  if (const std::string fault = manager_.validate(); !fault.empty()) {
-    throw ReplayError(fmt::format("at the end the cache is damaged: {}", fault));
+  check_whole("at the end");
+}
+
+void VerifiedReplayer::check_whole(std::string_view when) const {
+  if (const std::string fault = manager_->validate(); !fault.empty()) {
+    throw ReplayError(fmt::format("{} the cache is damaged: {}", when, fault));
+  }
+  if (!tiers_.store) return;
+  if (const std::string fault = tiers_.store->validate(); !fault.empty()) {
+    throw ReplayError(fmt::format("{} the store is damaged: {}", when, fault));
+  }
+}
+
+// What is worth a record rests in the file tier, if there is one.
+void VerifiedReplayer::save() {
+  const TierOptions& options = *options_.tiers;
+  TierResult& tiers = *result_.tiers;
+  const Clock::time_point start = Clock::now();
+  if (options.has_file_tier()) {
+    tiers.save = manager_->save(options.save_timeout);
+  } else if (!manager_->flush(options.save_timeout)) {
+    throw ReplayError("at the end the RAM tier can't be flushed");
+  }
+  tiers.save_time_s = seconds(start, Clock::now());
+  tiers.store = tiers_.store->stats();
+  check_whole("after all was saved");
+  const std::size_t records = tiers.store.ram_records + tiers.store.file_records;
+  if (const std::size_t recorded = manager_->stats().recorded_blocks; recorded > records) {
+    throw ReplayError(fmt::format("at the end {} blocks have a record, but the store has {}", recorded, records));
   }
 }
 
@@ -251,14 +393,23 @@ void VerifiedReplayer::check_end(const ManagerStats& stats) const {
 void VerifiedReplayer::sweep() {
   const std::size_t cached = blocks_->used_blocks();
   const std::size_t resident = snapshots_ ? snapshots_->used_slots() : 0;
-  const ClearReport cleared = manager_.clear();
+  const std::size_t records = tiers_.store ? tiers_.store->stats().ram_records : 0;
+  const ClearReport cleared = manager_->clear();
   expect("cleared blocks", cleared.blocks, cached);
   expect("cleared snapshots", cleared.snapshots, resident);
+  expect("cleared records", cleared.records, records);
   expect("blocks in use after all was cleared", blocks_->used_blocks(), 0);
   expect("slots in use after all was cleared", snapshots_ ? snapshots_->used_slots() : 0, 0);
-  if (const std::string fault = manager_.validate(); !fault.empty()) {
-    throw ReplayError(fmt::format("after all was cleared the cache is damaged: {}", fault));
-  }
+  expect("records after all was cleared", tiers_.store ? tiers_.store->stats().ram_records : 0, 0);
+  check_whole("after all was cleared");
+}
+
+// What is cached goes back to the pools, and what was stored stays where it is.
+void VerifiedReplayer::close() {
+  manager_.reset();
+  expect("blocks in use without a cache", blocks_->used_blocks(), 0);
+  expect("slots in use without a cache", snapshots_ ? snapshots_->used_slots() : 0, 0);
+  tiers_ = {};
 }
 
 void VerifiedReplayer::expect(std::string_view what, std::uint64_t found, std::uint64_t expected) const {

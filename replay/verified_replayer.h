@@ -4,9 +4,11 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <limits>
 #include <optional>
 #include <vector>
 
+#include "replay/replay_tiers.h"
 #include "replay/replayer.h"
 #include "replay/verifying_engine.h"
 #include "replay/workload.h"
@@ -24,11 +26,15 @@ struct VerifiedReplayOptions {
   ReplayOptions replay{};
   std::size_t prefill_chunk_tokens = 2048;
   std::optional<SnapshotOptions> snapshots{};  // none: attention layers alone
+  std::optional<TierOptions> tiers{};          // none: what leaves memory is gone
+  // Leaves out the first `skip` requests of the workload, and ends after `stop_after` more.
+  std::size_t skip = 0;
+  std::size_t stop_after = std::numeric_limits<std::size_t>::max();
 };
 
 // Counts are of admitted requests only, each once, as of its admission.
 struct VerifiedResult {
-  std::uint64_t requests = 0;                   // of the workload: admitted + rejected
+  std::uint64_t requests = 0;                   // neither skipped nor after the stop: admitted + rejected
   std::uint64_t rejected = 0;                   // need more blocks than the pool has; in no count below
   std::vector<RejectedRequest> first_rejected;  // the first RunResult::kRejectedNamedMax of them
   std::uint64_t waited = 0;                     // admitted only after a running one had made room
@@ -46,6 +52,7 @@ struct VerifiedResult {
   std::uint64_t captures_abandoned = 0;  // captured, but not kept
   std::uint64_t evicted_snapshots = 0;   // to make room
   VerifyingEngineCounts engine;
+  std::optional<TierResult> tiers;  // if there are any
   std::size_t pool_blocks = 0;
   std::size_t peak_blocks = 0;   // in use in the pool at once, running and cached
   std::size_t peak_running = 0;  // sequences
@@ -60,9 +67,14 @@ struct VerifiedResult {
 // chunk by chunk. When it ends, its output, if its tokens are known, is computed token by token; then it finishes.
 // One that finds too few blocks waits for a running one to end; nobody overtakes it.
 //
+// With tiers, a request whose lease is loading is waited for before anything else goes on. If its loading fails, so
+// that it has to be abandoned, it is admitted again, without the store. At the end a file tier gets all that is worth
+// a record and is closed: another replay on its directory goes on with it.
+//
 // Throws std::invalid_argument: an option, or a request that admit refuses (token ids from 2^31 on, say), named.
-// Throws ReplayError: a wrong byte, or at the end counts that do not add up or pools that are not whole.
-// Throws std::runtime_error: the pools do not fit into memory.
+// Throws ReplayError: a wrong byte, a lease that loads for too long, or at the end counts that do not add up, pools
+// that are not whole, or a damaged store. A store that loses records is no error.
+// Throws std::runtime_error: the pools do not fit into memory; the directory can't be opened.
 [[nodiscard]] VerifiedResult replay_verified(const Workload& workload, std::size_t blocks,
                                              const VerifiedReplayOptions& options);
 

@@ -1,9 +1,12 @@
 #include "replay/verified_sequence.h"
 
 #include <fmt/format.h>
+#include <poll.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <stdexcept>
+#include <system_error>
 #include <utility>
 
 #include "replay/errors.h"
@@ -18,6 +21,7 @@ cairn::Request VerifiedRequest::view() const {
           .tenant_salt = tenant_salt,
           .media = media,
           .no_read = no_read,
+          .no_fetch = no_fetch,
           .no_publish = no_publish,
           .reuse_tokens_max = reuse_tokens_max,
           .reserve_tokens = reserve_tokens,
@@ -31,8 +35,7 @@ VerifiedSequence::Start VerifiedSequence::start(VerifyingEngine& engine, Verifie
   if (!admission.lease) return {.missing_blocks = admission.missing_blocks, .never_fits = admission.never_fits};
   ModelSequence model(request.view(), request.weights);
   VerifiedSequence sequence(engine, std::move(request), std::move(*admission.lease), std::move(model));
-  sequence.check_admission();
-  sequence.follow_table();
+  static_cast<void>(sequence.loaded());
   return {.sequence = std::move(sequence)};
 }
 
@@ -42,7 +45,37 @@ VerifiedSequence::VerifiedSequence(VerifyingEngine& engine, VerifiedRequest requ
       request_(std::move(request)),
       model_(std::move(model)),
       lease_(std::move(lease)),
-      computed_(lease_.first_token_to_compute()) {}
+      loading_(true) {}
+
+bool VerifiedSequence::loaded() {
+  if (!loading_) return true;
+  const LeaseState state = lease_.state();
+  if (state == LeaseState::kLoading) return false;
+  if (state == LeaseState::kReady) begin();
+  loading_ = false;
+  return true;
+}
+
+bool VerifiedSequence::wait_until_loaded(std::chrono::milliseconds timeout) {
+  using Clock = std::chrono::steady_clock;
+  const Clock::time_point until = Clock::now() + timeout;
+  while (!loaded()) {
+    const auto left = std::chrono::ceil<std::chrono::milliseconds>(until - Clock::now());
+    if (left.count() <= 0) broken(fmt::format("the lease is still loading after {} ms", timeout.count()));
+    pollfd ready{.fd = lease_.event_fd(), .events = POLLIN, .revents = 0};
+    if (::poll(&ready, 1, static_cast<int>(left.count())) < 0 && errno != EINTR) {
+      throw std::system_error(errno, std::generic_category(), *name_ + ": poll");
+    }
+  }
+  return lease_.state() == LeaseState::kReady;
+}
+
+// What memory and stores had is there.
+void VerifiedSequence::begin() {
+  computed_ = lease_.first_token_to_compute();
+  check_admission();
+  follow_table();
+}
 
 // What the lease says of itself, before any byte is looked at.
 void VerifiedSequence::check_admission() const {
@@ -271,6 +304,8 @@ VerifiedSequence::Forked VerifiedSequence::fork(std::string name) {
   follow_table();  // it publishes
   if (!forked.lease) return {.missing_blocks = forked.missing_blocks};
   VerifiedSequence child(*engine_, std::move(request), std::move(*forked.lease), std::move(model));
+  child.loading_ = false;  // it has what its parent has
+  child.computed_ = child.lease_.first_token_to_compute();
   if (child.lease_.tokens() != lease_.tokens() || child.computed_ != lease_.written_tokens()) {
     child.broken(fmt::format("forked from {} tokens with {} written, it has {} and computes from {} on",
                              lease_.tokens(), lease_.written_tokens(), child.lease_.tokens(), child.computed_));
@@ -317,8 +352,9 @@ void VerifiedSequence::follow_table() {
     check_blocks(i * block_size, (i + 1) * block_size);
   }
   if (!engine_->strict()) return;
-  // New blocks are its own, but for those that were shared with it at the start.
-  const std::size_t shared = lease_.cached_tokens() / block_size;
+  // New blocks are its own, but for those that were shared with it at the start, and the one that was fetched for it
+  // and is cached in part: what is not to be copied is there.
+  const std::size_t shared = (lease_.cached_tokens() + (lease_.copies().empty() ? block_size - 1 : 0)) / block_size;
   for (std::size_t i = std::max(seen, shared); i < table_.size(); ++i) engine_->fill_with_garbage(table_[i]);
 }
 

@@ -5,6 +5,7 @@
 #include <cairn/cache_manager.h>
 #include <cairn/lease.h>
 
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <limits>
@@ -29,6 +30,7 @@ struct VerifiedRequest {
   std::string tenant_salt{};
   std::vector<MediaSpan> media{};
   bool no_read = false;
+  bool no_fetch = false;
   bool no_publish = false;
   std::size_t reuse_tokens_max = std::numeric_limits<std::size_t>::max();
   std::optional<std::size_t> reserve_tokens{};
@@ -42,6 +44,9 @@ struct VerifiedRequest {
 // Belongs to one thread at a time, as its lease. Dropping it abandons the lease. If a call throws (std::bad_alloc,
 // say), the sequence can be driven on, or dropped. Calls that need the lease throw std::invalid_argument, as it does,
 // once it has ended. All can throw ReplayError: the cache broke a promise.
+//
+// With a store it may be loading at first: then loaded() or wait_until_loaded() have to say that this is over before
+// anything else is called but name(), running(), lease() and abandon().
 class VerifiedSequence {
  public:
   struct Start;
@@ -62,6 +67,11 @@ class VerifiedSequence {
   // Of these, steps have been joined for so many, and have not failed.
   [[nodiscard]] std::size_t computed_tokens() const { return computed_; }
   [[nodiscard]] bool all_computed() const { return computed_ == request_.tokens.size(); }
+
+  // Whether the lease waits for nothing. If it is kFailed, all that can be done is to abandon it.
+  [[nodiscard]] bool loaded();
+  // Sleeps until loaded(), and says whether the lease is kReady. Throws ReplayError: it is loading still.
+  [[nodiscard]] bool wait_until_loaded(std::chrono::milliseconds timeout);
 
   // Makes the copies, reads the state, checks both and every block with cached tokens, and says restored(). Once;
   // whatever needs it calls it. To be called early or late.
@@ -111,6 +121,7 @@ class VerifiedSequence {
 
   VerifiedSequence(VerifyingEngine& engine, VerifiedRequest request, Lease lease, ModelSequence model);
 
+  void begin();
   void check_admission() const;
   [[nodiscard]] std::optional<std::size_t> next_capture_point(std::size_t from, std::size_t to) const;
   bool capture_at(VerifiedStep& step, std::size_t tokens);
@@ -128,6 +139,7 @@ class VerifiedSequence {
   VerifiedRequest request_;  // its tokens grow
   ModelSequence model_;
   Lease lease_;
+  bool loading_ = false;
   bool restored_ = false;
   std::size_t computed_ = 0;
   std::vector<BlockId> table_;  // as last seen

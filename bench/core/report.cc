@@ -33,9 +33,11 @@ std::string with_unit(double value, std::string_view unit) {
   static constexpr Step kTimes[] = {{1e6, "ms"}, {1e3, "us"}, {1, "ns"}};
   static constexpr Step kBytes[] = {{1 << 20, "MiB"}, {1 << 10, "KiB"}, {1, "B"}};
   static constexpr Step kRates[] = {{1e6, "M op/s"}, {1e3, "k op/s"}, {1, "op/s"}};
+  static constexpr Step kByteRates[] = {{1e9, "GB/s"}, {1e6, "MB/s"}, {1, "B/s"}};
   std::span<const Step> steps = kTimes;
   if (unit == "B") steps = kBytes;
   if (unit == "op/s") steps = kRates;
+  if (unit == "B/s") steps = kByteRates;
   for (const Step& step : steps) {
     if (std::abs(value) >= step.size || step.size == 1) return fmt::format("{:.3g} {}", value / step.size, step.name);
   }
@@ -71,7 +73,7 @@ constexpr std::string_view kColumns = "{:<4} {:<58} {:>12} {:>12} {:<11} {:>9} {
 
 std::string Report::json() const {
   Json document;
-  document["program"] = "cairn bench";
+  document["program"] = program;
   document["format"] = kReportFormat;
   document["date"] = machine.date;
   document["commit"] = machine.commit;

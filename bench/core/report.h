@@ -18,6 +18,7 @@ struct Report {
   Machine machine;
   Settings settings;
   std::vector<Measurement> lines;
+  std::string program = "cairn bench";
 
   [[nodiscard]] std::string json() const;
 };

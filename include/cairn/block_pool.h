@@ -18,7 +18,7 @@
 namespace cairn {
 
 // Every member may be called from any thread at any time, takes no lock of Cairn's, does no I/O and must not call
-// back into a CacheManager or a Lease.
+// back into a CacheManager or a Lease (but for `done` of a copy).
 class BlockAllocator {
  public:
   virtual ~BlockAllocator();
@@ -32,6 +32,14 @@ class BlockAllocator {
   virtual void drop_references(std::span<const BlockId> blocks) noexcept = 0;
   [[nodiscard]] virtual std::size_t free_blocks() const noexcept = 0;
   [[nodiscard]] virtual std::size_t total_blocks() const noexcept = 0;
+
+  // ---- Bytes, for a store; an allocator without them inherits these ----
+  // The bytes of one block, all layers and ranks, as they go to a store; 0: they can't be had.
+  [[nodiscard]] virtual std::size_t block_bytes() const noexcept;
+  // Copies a block to or from host memory of block_bytes(). `done` as Device promises. Throws std::invalid_argument:
+  // no such block, the wrong size, no bytes; and what the device throws.
+  virtual void copy_out(BlockId block, std::span<std::byte> to, CopyDone done);
+  virtual void copy_in(BlockId block, std::span<const std::byte> from, CopyDone done);
 };
 
 struct BlockPoolOptions {
@@ -86,7 +94,9 @@ class BlockPool final : public BlockAllocator {
   // Where the block's bytes lie, for the device that was given: at block * block_bytes in one piece of its memory.
   // Throws std::invalid_argument: no such block.
   [[nodiscard]] std::byte* data(BlockId block) const;
-  [[nodiscard]] std::size_t block_bytes() const noexcept;
+  [[nodiscard]] std::size_t block_bytes() const noexcept override;
+  void copy_out(BlockId block, std::span<std::byte> to, CopyDone done) override;
+  void copy_in(BlockId block, std::span<const std::byte> from, CopyDone done) override;
   [[nodiscard]] Device& device() const;
 
  private:

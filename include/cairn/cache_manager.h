@@ -6,7 +6,14 @@
 //
 // Attention-only models give no `snapshots`, purely recurrent ones no `blocks`; all calls are the same.
 //
-// Threads: every member may be called from any thread at any time. None does I/O or waits for any.
+// With a store, what leaves memory is stored, and what a request can use of it is fetched while its lease is loading:
+//
+//     auto buffers = std::make_shared<SpillBuffers>(SpillLayout{...}, 1 << 30);
+//     auto opened = open_file_store({.buffers = buffers, .directory = "/var/cache/cairn", .bytes_max = 100ull << 30});
+//     CacheManager manager({.blocks = blocks, .snapshots = snapshots, .store = opened.store});
+//
+// Threads: every member may be called from any thread at any time. None does I/O or waits for any, but for flush and
+// save.
 #ifndef CAIRN_CACHE_MANAGER_H_
 #define CAIRN_CACHE_MANAGER_H_
 
@@ -14,8 +21,10 @@
 #include <cairn/lease.h>
 #include <cairn/prefix_cache.h>
 #include <cairn/snapshot_pool.h>
+#include <cairn/spill_store.h>
 
 #include <array>
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <limits>
@@ -27,10 +36,36 @@
 
 namespace cairn {
 
+// What is stored, and when it is fetched.
+struct SpillOptions {
+  // Chains that end before so many tokens are not worth a record, unless something is kept below them.
+  std::size_t block_tokens_min = 0;
+  // Nor are blocks that fewer requests have used, the one that computed them included. Above 1 each admission counts
+  // its matched blocks, one by one.
+  std::uint32_t block_uses_min = 1;
+  std::size_t snapshot_tokens_min = 0;  // shallower snapshots are dropped
+  // Blocks are stored when they are published, not when they leave memory: what a crash loses then is what was under
+  // way. Costs a write for each block that is ever cached.
+  bool write_through = false;
+
+  // Fetching pays if it saves at least so many tokens and takes less time than computing them:
+  //     bytes to fetch / fetch_bytes_per_s < tokens saved / prefill_tokens_per_s
+  std::size_t fetch_tokens_min = 256;
+  // 0: measured, each as a moving average; the first fetches are made in any case. Prefill is measured over steps of
+  // 256 tokens and more, from their first Lease::writes to step_done.
+  double fetch_bytes_per_s = 0;  // of either tier; measured, each has its own
+  double prefill_tokens_per_s = 0;
+  std::size_t fetch_depth = 64;  // records that one lease asks for at once
+};
+
 struct CacheManagerOptions {
-  std::size_t block_size = 16;                   // tokens in a KV block
-  std::shared_ptr<BlockAllocator> blocks{};      // null: the model has no attention layers
-  std::shared_ptr<SnapshotPool> snapshots{};     // null: it has no recurrent layers. One of the two is needed
+  std::size_t block_size = 16;                // tokens in a KV block
+  std::shared_ptr<BlockAllocator> blocks{};   // null: the model has no attention layers
+  std::shared_ptr<SnapshotPool> snapshots{};  // null: it has no recurrent layers. One of the two is needed
+  // Where what leaves memory goes. Null: it is gone. Its layout has to be that of blocks and snapshots; blocks have to
+  // have bytes (BlockAllocator::block_bytes). What it has recovered is found from the start. One manager for each.
+  std::shared_ptr<SpillStore> store{};
+  SpillOptions spill{};
   std::size_t sliding_window_tokens = 0;         // 0: no sliding-window layers. Others are refused so far
   bool share_snapshots_across_sessions = false;  // tails stay private either way
 
@@ -64,6 +99,7 @@ struct Request {
   std::string_view tenant_salt{};        // requests with different salts share nothing
   std::span<const MediaSpan> media{};    // ascending, not overlapping
   bool no_read = false;                  // compute everything
+  bool no_fetch = false;                 // of what is not in memory
   bool no_publish = false;               // leave nothing behind
   std::size_t reuse_tokens_max = std::numeric_limits<std::size_t>::max();
   // Room for so many tokens is reserved at once; the whole prompt if not given. Chunked prefill starts with less.
@@ -74,13 +110,16 @@ struct Request {
 struct Admission {
   std::optional<Lease> lease;
   std::size_t missing_blocks = 0;  // if there is none: so many blocks could not be had, even by evicting
-  bool never_fits = false;         // it needs more blocks than there are
+  // Of those: so many are free as soon as the device has copied their bytes out for the store. Try again then.
+  std::size_t leaving_blocks = 0;
+  bool never_fits = false;  // it needs more blocks than there are
 };
 
 // What admit would find, for schedulers that order by cached prefix.
 struct Peeked {
   std::size_t matched_tokens = 0;   // whose KV is there
-  std::size_t reusable_tokens = 0;  // that admit would not compute
+  std::size_t reusable_tokens = 0;  // that admit would not compute, fetching nothing
+  std::size_t stored_tokens = 0;    // after those that match: whose KV a store has
 };
 
 struct ClearReport {
@@ -88,15 +127,30 @@ struct ClearReport {
   std::size_t blocks_held = 0;  // of those and of earlier clears: kept until the leases of before have ended
   std::size_t snapshots = 0;    // whose slots are free again; pinned ones follow when they have been restored
   std::size_t adapters = 0;     // (adapter, generation, salt) cleared
+  // Erased from the store: not found any more. That they don't come back after a crash takes a flush() that answers
+  // true.
+  std::size_t records = 0;
 };
 
-// Of each admitted request once, as of its admission: prompt = reused + computed. Everything else since construction,
-// but for what says "now".
+// What save() has done.
+struct SaveReport {
+  std::size_t blocks = 0;          // stored
+  std::size_t snapshots = 0;       // stored
+  std::size_t blocks_lost = 0;     // not stored, for lack of time or because the store refused
+  std::size_t snapshots_lost = 0;  // the same
+  bool flushed = false;            // all that is stored rests where it survives
+};
+
+// Of each admitted request once: prompt = reused + computed, as of its admission or, if it was loading, as of the end
+// of that. Everything else since construction, but for what says "now".
 struct ManagerStats {
   std::uint64_t requests = 0;
   std::uint64_t resumed = 0;  // admissions after a preemption, not in requests
   std::uint64_t prompt_tokens = 0;
-  std::uint64_t reused_tokens = 0;
+  std::uint64_t reused_tokens = 0;                // from memory, and from the two tiers
+  std::uint64_t reused_from_memory_tokens = 0;    // what memory alone let it reuse
+  std::uint64_t reused_from_ram_tier_tokens = 0;  // beyond: by the tier of the block, or else of the snapshot
+  std::uint64_t reused_from_file_tier_tokens = 0;
   std::uint64_t computed_tokens = 0;
   std::uint64_t matched_tokens = 0;      // KV was there: reused, or lost for lack of state
   std::uint64_t stateless_tokens = 0;    // of those, computed again because no state was kept that far
@@ -116,6 +170,24 @@ struct ManagerStats {
   std::uint64_t waits = 0;  // leases that ended while a step of theirs was in flight, and so were kept
   std::uint64_t forks = 0;
   std::uint64_t failed_steps = 0;
+  std::uint64_t spilled_blocks = 0;        // handed to the store, and taken
+  std::uint64_t spilled_snapshots = 0;     // the same
+  std::uint64_t spilled_bytes = 0;         // of both, payload
+  std::uint64_t declined_spills = 0;       // the store had no room in its queues, or was degraded: lost
+  std::uint64_t fetches = 0;               // leases that were loading
+  std::uint64_t failed_fetches = 0;        // of those: something did not come, and had to be computed
+  std::uint64_t unprofitable_fetches = 0;  // admissions that computed what could have been fetched
+  std::uint64_t fetched_blocks = 0;
+  std::uint64_t fetched_snapshots = 0;
+  std::uint64_t fetched_bytes = 0;     // of both, payload
+  std::uint64_t recovered_blocks = 0;  // found in the store at the start
+  std::uint64_t recovered_snapshots = 0;
+  std::uint64_t useless_records = 0;      // found too, but what they hang on was lost: erased
+  double ram_fetch_bytes_per_s = 0;       // now: as measured or given; 0: not measured yet
+  double file_fetch_bytes_per_s = 0;      // the same
+  double prefill_tokens_per_s = 0;        // the same
+  std::size_t loading_leases = 0;         // now
+  std::size_t recorded_blocks = 0;        // now: blocks with a record, in memory or not
   std::size_t live_leases = 0;            // now, forks included
   std::size_t waiting_for_steps = 0;      // now: leases that have ended, but whose last step is not done
   std::size_t pinned_snapshots = 0;       // now
@@ -136,9 +208,10 @@ class CacheManager {
   CacheManager(const CacheManager&) = delete;
   CacheManager& operator=(const CacheManager&) = delete;
 
-  // Finds what is cached, holds it, reserves blocks for the rest. If too few can be had, everything is put back and no
-  // count has changed but refused_admissions (and of what was evicted on the way). O(prompt tokens); the blocks that
-  // match cost no reference of their own. Throws std::invalid_argument, naming field, value and rule.
+  // Finds what is cached, holds it, reserves blocks for the rest. What a store has is fetched if that pays: then the
+  // lease is loading (LeaseState) and shows what it has when that is over. If too few can be had, everything is put
+  // back and no count has changed but refused_admissions (and of what was evicted on the way). O(prompt tokens); the
+  // blocks that match cost no reference of their own. Throws std::invalid_argument, naming field, value and rule.
   [[nodiscard]] Admission admit(const Request& request);
 
   // No effect at all: no use, no stamp, no count. Throws as admit. O(prompt tokens).
@@ -155,6 +228,14 @@ class CacheManager {
   // generation and salt, one after the other; if it throws std::bad_alloc, some may be cleared: call it again.
   ClearReport clear();
   ClearReport clear(std::string_view adapter);
+
+  // What has been handed to the store rests where it is to survive. False if that took longer than `timeout` or could
+  // not be done; true without a store. Blocks.
+  [[nodiscard]] bool flush(std::chrono::milliseconds timeout);
+  // Before a shutdown: stores all that is cached and is worth a record (SpillOptions), snapshots used last first, and
+  // flushes, until `timeout` has passed. Blocks stay cached; snapshots leave memory. Leases go on, but what they
+  // publish meanwhile may be left out. Without a store it does nothing. Blocks.
+  SaveReport save(std::chrono::milliseconds timeout);
 
   [[nodiscard]] ManagerStats stats() const;
   // Checks every invariant that can be checked while others work: of the index, of the pools made by Cairn. Empty, or

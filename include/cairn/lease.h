@@ -3,6 +3,7 @@
 //     auto admission = manager.admit({.tokens = prompt, .session = session});
 //     if (!admission.lease) wait_for(admission.missing_blocks);            // nothing is held, nothing was counted
 //     Lease& lease = *admission.lease;
+//     if (lease.state() == LeaseState::kLoading) poll(lease.event_fd());   // with a store: or go on with others
 //     if (auto state = lease.restore_point()) read_slot(state->slot);      // models with recurrent layers
 //     for (const BlockCopy& copy : lease.copies()) copy_block(copy);
 //     lease.restored();
@@ -18,6 +19,10 @@
 // that it may read or write and no slot that it may fill is reused, also if the lease has ended meanwhile. What the
 // engine does outside of declared steps (reading the slot, copying blocks, filling a slot on another queue) must be
 // over before the lease ends.
+//
+// While a lease that admit has answered is loading, memory is being filled from a store. It can be looked at,
+// reserve() more, and end; other calls throw std::invalid_argument. What it shows is what it had without the store:
+// when the loading is over, what came has been added, and capture_points() are there. What did not come is computed.
 //
 // Threads: a lease belongs to one thread at a time; different leases to any. A lease may outlive its manager: its
 // calls do no harm, but nobody reports steps any more, so they count as done when they are declared, and nothing is
@@ -46,11 +51,13 @@ struct RestorePoint {
   std::size_t tokens = 0;  // that the state has consumed
 };
 
-// Whether the state that the sequence goes on from has come where the engine wants it.
+// Whether what the sequence goes on from has come where the engine wants it.
 enum class LeaseState {
   kReady,    // nothing is under way
-  kLoading,  // a copy is under way
-  kFailed,   // a copy has failed: abandon the lease and admit the request again, without reuse or with less
+  kLoading,  // it is being fetched from a store, or a copy of load_state is under way
+  // A copy of load_state has failed; or a fetch has, and the blocks to compute in its place could not be had. Abandon
+  // the lease and admit the request again, without reuse or with less.
+  kFailed,
 };
 
 // To be done before the first step: the first `tokens` tokens of block `from` into block `to`.
@@ -102,7 +109,7 @@ class Lease {
   // at once. `to` stays valid until the copy is over, also if the lease ends. The engine may as well read the slot by
   // itself. Throws std::invalid_argument: nothing to restore, or restored() was called; no such shard; the wrong size.
   void load_state(std::size_t shard, std::span<std::byte> to);
-  // A lease that has begun no copy is ready.
+  // A lease that has begun no copy and waits for no store is ready.
   [[nodiscard]] LeaseState state() const;
   // For poll and its kin: an eventfd that can be read while state() is not kLoading. The lease owns it; each call
   // answers the same one. Throws std::system_error if the process has no descriptor left.
@@ -195,6 +202,7 @@ class Lease {
   friend class ManagerCore;
   explicit Lease(std::unique_ptr<Body> body) noexcept;
   [[nodiscard]] Body& body() const;
+  [[nodiscard]] Body& loaded_body(const char* call) const;
 
   std::unique_ptr<Body> body_;
 };

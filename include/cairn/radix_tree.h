@@ -9,7 +9,7 @@
 //
 // and pins, for whoever reads a snapshot that others may evict or replace meanwhile:
 //
-//     auto [handle, match, pin] = tree.acquire(prompt, {.pin_snapshot = true});
+//     auto [handle, match, pin, stored] = tree.acquire(prompt, {.pin_snapshot = true});
 //     if (pin.valid()) restore_from(pin.slot());                       // nobody reuses the slot meanwhile
 //     if (auto slot = tree.unpin_snapshot(pin)) free(*slot);           // ours to free if the snapshot is gone
 //
@@ -60,8 +60,12 @@ struct RadixTreeCounters {
   std::uint64_t snapshots_evicted = 0;   // evict_snapshot_lru, and kDrop of evict_snapshot_to_tier
   std::uint64_t spills = 0;              // kSpill of evict_snapshot_to_tier
   std::uint64_t promotions = 0;          // promote_snapshot that answered true
-  std::uint64_t forgotten_keys = 0;      // forget_snapshot_tier_key that answered true
+  std::uint64_t forgotten_keys = 0;      // forgets that answered true for a snapshot
   std::uint64_t orphaned_keys = 0;       // keys that take_orphaned_tier_keys returned or will return
+
+  std::uint64_t blocks_spilled = 0;    // kSpill of evict_blocks_to_tier
+  std::uint64_t blocks_saved = 0;      // by save_blocks
+  std::uint64_t forgotten_blocks = 0;  // forget_tier_key that answered true for a block
 
   std::uint64_t protocol_errors = 0;  // releases, by tokens, of what no caller can have held
 
@@ -138,6 +142,44 @@ struct ReadOptions {
   // None deeper than this. An engine that has to compute the last token of the prompt passes one less than its length.
   std::size_t max_snapshot_tokens = std::numeric_limits<std::size_t>::max();
   bool pin_snapshot = false;  // if it is resident, in the same step
+  // The deepest of those that are visible and not spilled. Looks at each spilled one that is deeper.
+  bool resident_snapshots_only = false;
+  bool stored_blocks = false;  // also says which blocks a store has after those that match: acquire, peek
+};
+
+// A block that leaves memory for a store, or is to be copied to one.
+struct BlockSpill {
+  BlockId block = 0;
+  TierKey key = 0;     // names its place in the tree for as long as the tree keeps its tokens
+  TierKey parent = 0;  // that of the block before it; 0: it is a first one
+  AdapterId adapter_id = 0;
+  std::size_t first_token = 0;  // tokens before its own
+  // kStored: its record is there already, nothing has to be copied. kSpill: it has none yet, and counts as stored from
+  // now on: store it under `key`, or say forget_tier_key. kDrop: it is gone.
+  enum class Action : std::uint8_t { kStored, kSpill, kDrop };
+  Action action = Action::kDrop;
+};
+struct BlockSpills {
+  std::vector<BlockSpill> blocks;
+  std::vector<TokenId> tokens;              // block_size of each, in the same order
+  std::vector<DiskBlockId> disk_block_ids;  // evict_blocks_to_tier: drop one disk reference on each
+};
+
+// A record that a store had when the process started.
+struct StoredBlock {
+  TierKey key = 0;
+  TierKey parent = 0;  // 0: it is a first block
+  AdapterId adapter_id = 0;
+  std::span<const TokenId> tokens;  // block_size of them
+};
+struct StoredSnapshot {
+  enum class Kind : std::uint8_t { kPlain, kTail, kTailSibling };
+  Kind kind = Kind::kPlain;
+  TierKey key = 0;
+  TierKey parent = 0;  // of the last full block before its end; 0: there is none
+  AdapterId adapter_id = 0;
+  SessionHash session_hash = 0;
+  std::span<const TokenId> tokens;  // those after the parent: fewer than block_size
 };
 
 class RadixTree final : public PrefixCache {
@@ -276,6 +318,8 @@ class RadixTree final : public PrefixCache {
     PrefixHandle handle;
     PrefixMatch match;
     SnapshotPin pin;  // valid if it was asked for and match.ssm_snapshot is set
+    // If asked for: the keys of the blocks that follow those that match, as far as each of them is stored.
+    std::vector<TierKey> stored_blocks;
   };
   struct PinnedSnapshot {
     SnapshotRef snapshot;
@@ -283,7 +327,8 @@ class RadixTree final : public PrefixCache {
   };
 
   // acquire, of which the snapshot is the deepest visible one no deeper than min(matched_tokens, max_snapshot_tokens);
-  // if it is resident, it is pinned on request, in the same step. O(p + e) as lookup.
+  // if it is resident, it is pinned on request, in the same step. O(p + e) as lookup. With stored_blocks, where tokens
+  // are kept beyond what matches, it waits its turn as a writer; so does peek.
   AcquiredPinned acquire(std::span<const TokenId> tokens, const ReadOptions& options);
 
   // find_snapshot with the same options, for models that are purely recurrent: no block has to match. O(p + e).
@@ -300,9 +345,61 @@ class RadixTree final : public PrefixCache {
   struct Peek {
     std::size_t matched_tokens = 0;
     SnapshotRef snapshot;
+    std::size_t stored_tokens = 0;  // after those that match, if asked for
   };
   [[nodiscard]] Peek peek(std::span<const TokenId> tokens, const ReadOptions& options) const;
   [[nodiscard]] SnapshotRef peek_snapshot(std::span<const TokenId> tokens, const ReadOptions& options) const;
+
+  // ---- Blocks in a store ----
+  //
+  // A block can have a record in a store, under a key of its own; it is resident or not apart from that. One that is
+  // not resident and has a record is *stored*: its tokens are kept, acquire names it (ReadOptions::stored_blocks) if
+  // all blocks before it are resident or stored, and an insert over it makes it resident again: its record goes on to
+  // count. evict turns a resident block that has a record into a stored one. A key stands for one place (adapter and
+  // all tokens up to the block's end) from when it is first named to when the tree keeps its tokens no more, also if
+  // its record is lost and made again meanwhile; keys are never used again. Keys of blocks and of snapshots come from
+  // one count. A clear names the keys of records among Cleared::tier_keys.
+
+  // Evicts as evict does, in the same order. A victim that ends at less than `min_tokens` tokens is dropped, unless it
+  // has a record or something is kept below it, blocks or snapshots (one at its end among them). O(log edges) for each
+  // block.
+  [[nodiscard]] BlockSpills evict_blocks_to_tier(std::size_t num_blocks, std::size_t min_tokens = 0);
+  // Up to `num_blocks` resident blocks without a record, each after the one that it follows; they count as having one
+  // from now on (kSpill). The handle's own, or all of the tree. Chains that end at less than `min_tokens` tokens are
+  // left out, unless something is kept below them or at their end: the handle's own chain as a whole; of all of them,
+  // each up to where something is kept. The caller sees to it that they stay resident until they are copied, by a
+  // handle, say. O(p), or O(everything cached).
+  // Throws std::invalid_argument: a handle that is not valid or of another tree.
+  [[nodiscard]] BlockSpills save_blocks(const PrefixHandle& handle, std::size_t num_blocks, std::size_t min_tokens = 0,
+                                        std::size_t from_tokens = 0);
+  [[nodiscard]] BlockSpills save_blocks(std::size_t num_blocks, std::size_t min_tokens = 0);
+  // The record of a block, or a spilled snapshot, is gone: what hangs below a block that is not resident can't be
+  // reused until it is resident or stored again. False if no record has that key. O(log), and for the last record of
+  // an edge the distance to the one before it.
+  bool forget_tier_key(TierKey key);
+  // A spill of a snapshot says what it is: for the store. None if no snapshot is spilled under that key.
+  struct SpilledSnapshot {
+    StoredSnapshot::Kind kind = StoredSnapshot::Kind::kPlain;
+    AdapterId adapter_id = 0;
+    SessionHash session_hash = 0;
+    TierKey parent = 0;
+    std::size_t first_token = 0;  // tokens before its own
+    std::vector<TokenId> tokens;  // those after the parent
+  };
+  [[nodiscard]] std::optional<SpilledSnapshot> spilled_snapshot(TierKey key);
+
+  // promote_snapshot, and a pin on it in the same step: invalid if there is no such snapshot.
+  [[nodiscard]] SnapshotPin promote_and_pin(TierKey key, SnapshotId new_slot);
+
+  // For the start: what a store has. Parents before children, blocks before the snapshots on them. False, and nothing
+  // is registered: no block of that adapter has a record with the key `parent`; the key is taken, or the place by
+  // another; the session has such a snapshot already, or is 0 for one of a session. Throws std::invalid_argument: a
+  // key that is 0, or not below first_tier_key; the wrong number of tokens. O(log).
+  bool register_stored_block(const StoredBlock& block);
+  bool register_spilled_snapshot(const StoredSnapshot& snapshot);
+
+  // Blocks that have a record, resident or not.
+  [[nodiscard]] std::size_t recorded_blocks() const;
 
   // ---- Watching ----
 

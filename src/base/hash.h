@@ -8,6 +8,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <span>
+#include <string_view>
 
 #include "cairn/prefix_cache.h"
 
@@ -27,6 +28,10 @@ inline std::uint64_t hash_bytes(std::span<const std::byte> bytes, std::uint64_t 
 
 inline std::uint64_t hash_tokens(std::span<const TokenId> tokens, std::uint64_t seed) noexcept {
   return hash_bytes(std::as_bytes(tokens), seed);
+}
+
+inline std::uint64_t hash_name(std::string_view name) noexcept {
+  return hash_bytes(std::as_bytes(std::span(name)), 0);
 }
 
 // Hash of an id that is a 64-bit number, for the hash tables.

@@ -64,6 +64,7 @@ Admission ManagerCore::admit(const Request& request) {
     counts_.refused_admissions.add(1);
     return {.lease = std::nullopt,
             .missing_blocks = blocks_for(wanted) - options_.blocks->total_blocks(),
+            .leaving_blocks = 0,
             .never_fits = true};
   }
 
@@ -96,35 +97,35 @@ Admission ManagerCore::admit(const Request& request) {
   std::size_t matched = body->look_up(prompt, limit);
   const bool parts = has_blocks() && matched > 0 && matched / block_size() < limit / block_size();
   const BlockId last_block = parts ? body->last_matched_block() : 0;
+  if (has_store() && !request.no_fetch) body->choose_fetch(prompt, limit);
   body->begin(prompt);
 
-  std::size_t missing = body->reserve(std::max(wanted, body->first()));
+  std::size_t missing = body->reserve(std::max(wanted, body->first_after_loading()));
+  if (missing > 0 && body->is_loading()) {
+    matched = body->begin_again(prompt, limit);
+    missing = body->reserve(std::max(wanted, body->first()));
+  }
   if (missing > 0 && !body->copies().empty()) {
     // The missing block may be the very one that is copied from, which nothing but this admission keeps. A request
     // must not be refused for what it could compute by itself, again and again, while nothing runs.
-    matched = 0;
-    body->begin_without_match(prompt);
+    matched = body->begin_again(prompt, 0);
     missing = body->reserve(wanted);
   }
   if (missing > 0) {
     counts_.refused_admissions.add(1);
-    return {.lease = std::nullopt, .missing_blocks = missing, .never_fits = false};
+    const std::size_t leaving = has_store() ? std::min(missing, spiller_->blocks_leaving()) : 0;
+    return {.lease = std::nullopt, .missing_blocks = missing, .leaving_blocks = leaving, .never_fits = false};
   }
   const bool branches = parts && matched > 0;
-  body->plan(matched, branches && options_.capture_branch_points && has_snapshots() && branch_sights_.see(last_block));
-
+  const bool second_sight =
+      branches && options_.capture_branch_points && has_snapshots() && branch_sights_.see(last_block);
+  body->admitted({.matched_tokens = matched, .second_sight = second_sight, .counts = !request.resumed});
   if (request.resumed) {
     counts_.resumed.add(1);
-  } else {
-    if (names.publish_limit < prompt.size() && !request.no_publish) counts_.uncacheable_media.add(1);
-    const std::size_t lost = matched > body->first() ? matched - body->first() : 0;
-    counts_.requests.add(1);
-    counts_.reused_tokens.add(body->first());
-    counts_.computed_tokens.add(prompt.size() - body->first());
-    counts_.matched_tokens.add(matched);
-    counts_.stateless_tokens.add(lost);
+  } else if (names.publish_limit < prompt.size() && !request.no_publish) {
+    counts_.uncacheable_media.add(1);
   }
-  return {.lease = Lease(std::move(body)), .missing_blocks = 0, .never_fits = false};
+  return {.lease = Lease(std::move(body)), .missing_blocks = 0, .leaving_blocks = 0, .never_fits = false};
 }
 
 Peeked ManagerCore::peek(const Request& request) const {
@@ -138,13 +139,17 @@ Peeked ManagerCore::peek(const Request& request) const {
   const AdapterView adapter = adapter_of(request);
   const std::optional<AdapterId> id = adapter.is_base() ? AdapterId{0} : adapters_.find(adapter);
   if (!id) return {};
-  const ReadOptions options{.session_hash = request.session, .adapter_id = *id};
-  if (!has_blocks()) return {.matched_tokens = 0, .reusable_tokens = tree_.peek_snapshot(prompt, options).tokens};
+  const ReadOptions options{.session_hash = request.session,
+                            .adapter_id = *id,
+                            .resident_snapshots_only = has_store(),
+                            .stored_blocks = has_store()};
+  if (!has_blocks())
+    return {.matched_tokens = 0, .reusable_tokens = tree_.peek_snapshot(prompt, options).tokens, .stored_tokens = 0};
   const RadixTree::Peek found = tree_.peek(prompt, options);
   const std::size_t reusable = !has_snapshots()      ? found.matched_tokens
                                : found.snapshot.slot ? found.snapshot.tokens
                                                      : std::size_t{0};
-  return {.matched_tokens = found.matched_tokens, .reusable_tokens = reusable};
+  return {.matched_tokens = found.matched_tokens, .reusable_tokens = reusable, .stored_tokens = found.stored_tokens};
 }
 
 }  // namespace cairn

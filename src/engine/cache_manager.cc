@@ -31,6 +31,12 @@ ClearReport CacheManager::clear() {
 ClearReport CacheManager::clear(std::string_view adapter) {
   return core_->clear(adapter);
 }
+bool CacheManager::flush(std::chrono::milliseconds timeout) {
+  return core_->flush(timeout);
+}
+SaveReport CacheManager::save(std::chrono::milliseconds timeout) {
+  return core_->save(timeout);
+}
 ManagerStats CacheManager::stats() const {
   return core_->stats();
 }

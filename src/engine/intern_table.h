@@ -82,6 +82,14 @@ class InternTable {
     return known->second->id;
   }
 
+  // None if it is forgotten. Throws std::bad_alloc.
+  [[nodiscard]] std::optional<Name> name_of(Id id) const {
+    const MutexLock lock(mutex_);
+    const auto known = by_id_.find(id);
+    if (known == by_id_.end()) return std::nullopt;
+    return known->second->name;
+  }
+
   [[nodiscard]] std::size_t size() const {
     const MutexLock lock(mutex_);
     return by_id_.size();

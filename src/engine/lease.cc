@@ -26,7 +26,14 @@ Lease::~Lease() {
 
 Lease::Body& Lease::body() const {
   if (!body_) refuse("lease", "holds no sequence (default-constructed, moved from, or ended)");
+  body_->settle_fetch();
   return *body_;
+}
+
+Lease::Body& Lease::loaded_body(const char* call) const {
+  Body& loaded = body();
+  loaded.refuse_while_loading(call);
+  return loaded;
 }
 
 std::span<const BlockId> Lease::block_table() const {
@@ -42,7 +49,7 @@ std::span<const BlockCopy> Lease::copies() const {
   return body().copies();
 }
 void Lease::load_state(std::size_t shard, std::span<std::byte> to) {
-  body().load_state(shard, to);
+  loaded_body("load_state").load_state(shard, to);
 }
 LeaseState Lease::state() const {
   return body().state();
@@ -73,11 +80,12 @@ std::size_t Lease::published_tokens() const {
 }
 
 void Lease::restored() {
-  if (state() == LeaseState::kLoading) refuse("restored", "a copy of load_state is under way");
-  body().restored();
+  Body& loaded = loaded_body("restored");
+  if (loaded.state() == LeaseState::kLoading) refuse("restored", "a copy of load_state is under way");
+  loaded.restored();
 }
 void Lease::writes(StepId step, std::size_t from, std::size_t to) {
-  body().writes(step, from, to);
+  loaded_body("writes").writes(step, from, to);
 }
 std::size_t Lease::reserve(std::size_t tokens) {
   const std::size_t missing = body().reserve(tokens);
@@ -85,36 +93,38 @@ std::size_t Lease::reserve(std::size_t tokens) {
   return missing;
 }
 void Lease::append(std::span<const TokenId> tokens) {
-  body().append(tokens);
+  loaded_body("append").append(tokens);
 }
 void Lease::draft(std::span<const TokenId> tokens) {
-  body().draft(tokens);
+  loaded_body("draft").draft(tokens);
 }
 void Lease::accept(std::size_t tokens) {
-  body().accept(tokens);
+  loaded_body("accept").accept(tokens);
 }
 void Lease::truncate(std::size_t tokens) {
-  body().truncate(tokens);
+  loaded_body("truncate").truncate(tokens);
 }
 std::size_t Lease::publish(std::size_t tokens) {
-  body().publish(tokens);
-  return body().published();
+  Body& loaded = loaded_body("publish");
+  loaded.publish(tokens);
+  return loaded.published();
 }
 std::optional<SnapshotId> Lease::capture(std::size_t tokens) {
-  return body().capture(tokens);
+  return loaded_body("capture").capture(tokens);
 }
 bool Lease::captured(SnapshotId slot, std::size_t shard) {
-  return body().captured(slot, shard);
+  return loaded_body("captured").captured(slot, shard);
 }
 void Lease::cancel_capture(SnapshotId slot) {
-  body().cancel_capture(slot);
+  loaded_body("cancel_capture").cancel_capture(slot);
 }
 Lease::Forked Lease::fork() {
-  return body().fork();
+  return loaded_body("fork").fork();
 }
 
 void Lease::finish() {
   if (!body_) return;
+  body_->settle_fetch();
   body_->publish_rest();
   body_->counts().finished.add(1);
   ManagerCore::end(std::move(body_));
@@ -122,6 +132,7 @@ void Lease::finish() {
 
 void Lease::preempt() {
   if (!body_) return;
+  body_->settle_fetch();
   body_->publish_rest();
   body_->counts().preempted.add(1);
   ManagerCore::end(std::move(body_));

@@ -26,6 +26,7 @@ Lease::Body::~Body() {
   for (const Writing& writing : writing_) CAIRN_CHECK(writing.step->state() != Step::State::kInFlight);
   for (const Capture& capture : captures_) abandon_capture(capture);
   restored();
+  if (loading_) give_up_loading(*loading_);
   const std::size_t held_by_handle = core.has_blocks() ? published() / core.block_size() : 0;
   core.tree().release(handle_);
   core.drop_references(std::span(table_).subspan(std::min(held_by_handle, table_.size())));
@@ -56,12 +57,15 @@ std::size_t Lease::Body::look_up(std::span<const TokenId> prompt, std::size_t li
   const ReadOptions options{.session_hash = names_.session,
                             .adapter_id = names_.adapter,
                             .max_snapshot_tokens = limit,
-                            .pin_snapshot = core_->has_snapshots()};
+                            .pin_snapshot = core_->has_snapshots(),
+                            .resident_snapshots_only = core_->has_store(),
+                            .stored_blocks = core_->has_store()};
   auto acquired = core_->tree().acquire(prompt.first(blocks ? limit : 0), options);
   handle_ = std::move(acquired.handle);
   pin_ = std::move(acquired.pin);
   restore_tokens_ = acquired.match.ssm_snapshot_tokens;
   table_ = std::move(acquired.match.matched_blocks);
+  stored_blocks_ = std::move(acquired.stored_blocks);
   if (!blocks && limit > 0) {
     auto found = core_->tree().find_snapshot(prompt.first(limit), options);
     pin_ = std::move(found.pin);
@@ -71,32 +75,40 @@ std::size_t Lease::Body::look_up(std::span<const TokenId> prompt, std::size_t li
 }
 
 void Lease::Body::begin(std::span<const TokenId> prompt) {
-  ManagerCore& core = *core_;
+  const bool states = core_->has_snapshots();
   prompt_ = accepted_ = prompt.size();
-  first_ = fixed_ = written_ = begun_ = core.has_snapshots() ? restore_tokens_ : handle_.tokens();
-  if (core.has_blocks()) {
-    // State lies below the match: blocks from the state on will be computed again, so they must be our own.
-    const std::size_t shared = first_ / core.block_size();
-    const std::size_t partly = first_ % core.block_size();
-    if (partly > 0) {
-      copies_.push_back({.from = table_[shared], .to = 0, .tokens = partly});
-      core.options().blocks->add_references({&table_[shared], 1});
-    }
-    table_.resize(shared);
-    if (shared * core.block_size() < handle_.tokens()) core.tree().truncate(handle_, shared * core.block_size());
-  }
+  start_at(states ? restore_tokens_ : handle_.tokens());
+  if (core_->has_blocks()) share_blocks(first_after_loading());
   // Snapshots are put by all their tokens, blocks by those that follow the handle.
-  tokens_start_ = core.has_snapshots() ? 0 : handle_.tokens();
+  tokens_start_ = states ? 0 : handle_.tokens();
   const auto needed = prompt.subspan(tokens_start_);
   tokens_.assign(needed.begin(), needed.end());
 }
 
-void Lease::Body::begin_without_match(std::span<const TokenId> prompt) {
+// Keeps the blocks of the first `tokens` tokens as far as they match: those after them will be computed again, so they
+// must be our own. One that `tokens` ends in is copied.
+void Lease::Body::share_blocks(std::size_t tokens) {
+  const std::size_t block_size = core_->block_size();
+  const std::size_t partly = tokens % block_size;
+  const std::size_t shared = std::min(tokens, handle_.tokens()) / block_size;
+  if (partly > 0 && tokens < handle_.tokens()) {
+    copies_.push_back({.from = table_[shared], .to = 0, .tokens = partly});
+    core_->options().blocks->add_references({&table_[shared], 1});
+  }
+  table_.resize(shared);
+  if (shared * block_size < handle_.tokens()) core_->tree().truncate(handle_, shared * block_size);
+}
+
+std::size_t Lease::Body::begin_again(std::span<const TokenId> prompt, std::size_t limit) {
   restored();
+  if (loading_) give_up_loading(*loading_);
+  loading_.reset();
   table_.clear();  // first: they are the handle's
   core_->tree().release(handle_);
-  static_cast<void>(look_up(prompt, 0));
+  const std::size_t matched = look_up(prompt, limit);
+  stored_blocks_.clear();
   begin(prompt);
+  return matched;
 }
 
 void Lease::Body::plan(std::size_t matched_tokens, bool second_sight) {
@@ -130,15 +142,22 @@ void Lease::Body::load_state(std::size_t shard, std::span<std::byte> to) {
 }
 
 std::optional<RestorePoint> Lease::Body::restore_point() const {
-  if (!pin_.valid()) return std::nullopt;
+  if (!pin_.valid() || loading_) return std::nullopt;
   return RestorePoint{.slot = pin_.slot(), .tokens = restore_tokens_};
 }
 
 void Lease::Body::restored() noexcept {
-  if (pin_.valid()) {
-    const std::optional<SnapshotId> slot = core_->tree().unpin_snapshot(pin_);
-    if (slot) core_->free_slot(*slot);
-  }
+  let_go(pin_);
+  drop_copies();
+}
+
+void Lease::Body::let_go(SnapshotPin& pin) noexcept {
+  if (!pin.valid()) return;
+  const std::optional<SnapshotId> slot = core_->tree().unpin_snapshot(pin);
+  if (slot) core_->free_slot(*slot);
+}
+
+void Lease::Body::drop_copies() noexcept {
   for (const BlockCopy& copy : copies_) core_->drop_references({&copy.from, 1});
   copies_.clear();
 }
@@ -203,6 +222,7 @@ void Lease::Body::writes(StepId step, std::size_t from, std::size_t to) {
   lose_writes_beyond(from);  // what is written once more is not written until then
   writing_.back().from = from;
   writing_.back().to = begun_ = to;
+  writing_.back().step->add_tokens(to - from);
 }
 
 std::size_t Lease::Body::reserve(std::size_t tokens) {
@@ -213,7 +233,7 @@ std::size_t Lease::Body::reserve(std::size_t tokens) {
   const std::size_t missing = core_->allocate(wanted - table_.size(), table_);
   if (missing > 0) return missing;
   // The first block of ours, if a snapshot ends within it.
-  for (BlockCopy& copy : copies_) copy.to = table_[first_ / core_->block_size()];
+  for (BlockCopy& copy : copies_) copy.to = table_[handle_.tokens() / core_->block_size()];
   return 0;
 }
 
@@ -283,6 +303,7 @@ void Lease::Body::publish(std::size_t tokens) {
   core_->counts().published_blocks.add(extended.blocks.size());
   core_->counts().deduplicated_blocks.add(existing.size());
   for (std::size_t i = 0; i < existing.size(); ++i) retire(std::exchange(ours[i], existing[i]));
+  core_->write_through(handle_, count);
   drop_old_tokens();
 }
 

@@ -26,6 +26,7 @@
 #include "cairn/lease.h"
 #include "cairn/radix_tree.h"
 #include "engine/capture_plan.h"
+#include "engine/fetch.h"
 #include "engine/manager_core.h"
 #include "engine/state_load.h"
 
@@ -61,11 +62,13 @@ class Lease::Body final : public Parkable {
     return written_;
   }
   [[nodiscard]] std::optional<RestorePoint> restore_point() const;
-  [[nodiscard]] std::span<const BlockCopy> copies() const { return copies_; }
+  [[nodiscard]] std::span<const BlockCopy> copies() const {
+    return loading_ ? std::span<const BlockCopy>() : std::span<const BlockCopy>(copies_);
+  }
   [[nodiscard]] std::span<const CapturePoint> capture_points() const { return capture_points_; }
 
   void load_state(std::size_t shard, std::span<std::byte> to);
-  [[nodiscard]] LeaseState state() const { return load_ ? load_->state() : LeaseState::kReady; }
+  [[nodiscard]] LeaseState state() const;
   [[nodiscard]] int event_fd() { return load().event_fd(); }
   void restored() noexcept;
   void writes(StepId step, std::size_t from, std::size_t to);
@@ -94,12 +97,30 @@ class Lease::Body final : public Parkable {
   [[nodiscard]] Names& names() { return names_; }
   // Looks up `prompt` below `limit` tokens; how many of them have their KV in the cache.
   [[nodiscard]] std::size_t look_up(std::span<const TokenId> prompt, std::size_t limit);
-  // After look_up: keeps what can be reused, and the prompt's tokens as far as they are needed.
+  // After look_up: chooses what is worth fetching beyond, if anything.
+  void choose_fetch(std::span<const TokenId> prompt, std::size_t limit);
+  // After that: keeps what can be reused, and the prompt's tokens as far as they are needed.
   void begin(std::span<const TokenId> prompt);
-  // After begin: gives up what was matched.
-  void begin_without_match(std::span<const TokenId> prompt);
-  void plan(std::size_t matched_tokens, bool second_sight);
+  // After begin: begins again, with what memory has below `limit`. Answers as look_up.
+  std::size_t begin_again(std::span<const TokenId> prompt, std::size_t limit);
+  // As far as blocks have to be there before anything is computed.
+  [[nodiscard]] bool is_loading() const { return loading_.has_value(); }
+  [[nodiscard]] std::size_t first_after_loading() const { return loading_ ? loading_->tokens : first_; }
+  // What was found, what to plan for captures and how to count. Counts, plans, or begins to fetch and does so later.
+  struct Admitted {
+    std::size_t matched_tokens = 0;
+    bool second_sight = false;  // of a place where prompts part
+    bool counts = false;        // else it was counted before
+  };
+  void admitted(const Admitted& admitted);
   [[nodiscard]] BlockId last_matched_block() const { return table_.back(); }
+
+  // ---- Loading (loading.cc) ----
+
+  // Takes note that what was fetched has come. To be called before anything is asked of the lease.
+  void settle_fetch();
+  // Throws std::invalid_argument: `call` is not for a lease that is loading, or has failed to.
+  void refuse_while_loading(const char* call) const;
 
  private:
   struct Writing {
@@ -117,11 +138,43 @@ class Lease::Body final : public Parkable {
     bool complete = false;     // and waiting: a sibling for its tail
   };
   using Captures = std::vector<Capture>;
+  // Beyond what memory has: the blocks after the handle up to `tokens`, and the state there.
+  struct Loading {
+    std::size_t tokens = 0;  // to be reused once all has come
+    std::vector<TierKey> block_keys{};
+    std::vector<Tier> block_tiers{};  // as they were found, parallel to it
+    std::optional<TierKey> snapshot_key{};
+    Tier snapshot_tier = Tier::kRam;
+    SnapshotId slot = 0;  // for that snapshot: ours until `fetch` fills it
+    SnapshotPin pin{};    // or the snapshot, if it is resident
+    std::shared_ptr<Fetch> fetch{};
+    Admitted admitted{};
+  };
 
   [[nodiscard]] std::span<const TokenId> tokens_from(std::size_t first) const {
     return std::span(tokens_).subspan(first - tokens_start_);
   }
   [[nodiscard]] StateLoad& load();
+  void plan(std::size_t matched_tokens, bool second_sight);
+  void count(const Admitted& admitted, std::size_t from_ram, std::size_t from_file) noexcept;
+  void share_blocks(std::size_t tokens);
+  void drop_copies() noexcept;
+  [[nodiscard]] bool find_records(std::span<const TokenId> prompt, std::size_t limit, Loading& loading);
+  [[nodiscard]] FetchBytes bytes_of(const Loading& loading) const;
+  [[nodiscard]] bool choose_state(std::span<const TokenId> prompt, Loading& loading, std::size_t reach);
+  void start_fetch();
+  void give_up_loading(Loading& loading) noexcept;
+  void publish_loaded() noexcept;
+  [[nodiscard]] bool restore_loaded(Loading& loading, const Fetch::Outcome& outcome);
+  [[nodiscard]] bool go_back_to_memory() noexcept;
+  struct ByTier {
+    std::size_t ram = 0;
+    std::size_t file = 0;
+  };
+  [[nodiscard]] ByTier by_tier(const Loading& loading, const Fetch::Outcome& outcome, std::size_t from_memory,
+                               std::size_t blocks_from) const;
+  void let_go(SnapshotPin& pin) noexcept;
+  void start_at(std::size_t tokens) noexcept { first_ = fixed_ = written_ = begun_ = tokens; }
   void settle() noexcept;
   void lose_writes_beyond(std::size_t tokens) noexcept;
   void add_tokens(std::span<const TokenId> tokens);
@@ -146,7 +199,10 @@ class Lease::Body final : public Parkable {
   std::vector<BlockId> table_;
   std::vector<BlockCopy> copies_;  // one reference on each block that is copied from
   std::vector<CapturePoint> capture_points_;
-  std::shared_ptr<StateLoad> load_;  // made when it is needed
+  std::shared_ptr<StateLoad> load_;     // made when it is needed
+  std::vector<TierKey> stored_blocks_;  // as look_up found them
+  std::optional<Loading> loading_;
+  bool loading_failed_ = false;  // and there are no blocks to compute what is missing
 
   std::size_t tokens_start_ = 0;  // what comes before is not needed any more
   std::vector<TokenId> tokens_;

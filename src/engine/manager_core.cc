@@ -12,6 +12,23 @@
 namespace cairn {
 namespace {
 
+// A record must be what the pools have.
+void check_store(const CacheManagerOptions& options) {
+  const SpillLayout& layout = options.store->buffers()->layout();
+  const auto check = [](const char* name, std::size_t in_store, std::size_t here) {
+    if (in_store == here) return;
+    refuse("store", std::string("its ") + name + " is " + std::to_string(in_store) + ", but here it is " +
+                        std::to_string(here));
+  };
+  if (options.blocks && options.blocks->block_bytes() == 0) {
+    refuse("store, blocks", "these blocks have no bytes that could be stored (block_bytes is 0)");
+  }
+  check("block_size", layout.block_size, options.block_size);
+  check("block_bytes", layout.block_bytes, options.blocks ? options.blocks->block_bytes() : 0);
+  check("snapshot_bytes", layout.snapshot_bytes, options.snapshots ? options.snapshots->slot_bytes() : 0);
+  if (options.spill.fetch_depth == 0) refuse("spill.fetch_depth", "0: a fetch asks for at least one record at once");
+}
+
 CacheManagerOptions checked(CacheManagerOptions options) {
   if (options.block_size == 0) refuse("block_size", "0: a block has at least one token");
   if (!options.blocks && !options.snapshots) {
@@ -26,6 +43,7 @@ CacheManagerOptions checked(CacheManagerOptions options) {
     refuse("checkpoint_every_tokens", std::to_string(options.checkpoint_every_tokens) +
                                           " is not a multiple of block_size, " + std::to_string(options.block_size));
   }
+  if (options.store) check_store(options);
   return options;
 }
 
@@ -35,6 +53,7 @@ ManagerCore::ManagerCore(CacheManagerOptions options)
     : options_(checked(std::move(options))),
       tree_({.block_size = options_.block_size,
              .share_snapshots_across_sessions = options_.share_snapshots_across_sessions,
+             .first_tier_key = options_.store ? options_.store->first_key() : 1,
              .hash_seed = options_.hash_seed}),
       adapters_({.first_id = 1, .last_id = std::numeric_limits<AdapterId>::max(), .idle_max = options_.adapters_max},
                 choose_hash_seed(options_.hash_seed)),
@@ -42,7 +61,15 @@ ManagerCore::ManagerCore(CacheManagerOptions options)
               .last_id = std::numeric_limits<TokenId>::max(),
               .idle_max = options_.media_max},
              choose_hash_seed(options_.hash_seed)),
-      branch_sights_(has_blocks() && has_snapshots() ? options_.blocks->total_blocks() : 0) {}
+      branch_sights_(has_blocks() && has_snapshots() ? options_.blocks->total_blocks() : 0),
+      block_uses_(has_store() && has_blocks() && options_.spill.block_uses_min > 1 ? options_.blocks->total_blocks()
+                                                                                   : 0),
+      fetch_cost_(options_.spill),
+      spiller_(options_.store ? std::make_shared<Spiller>(options_.store) : nullptr) {
+  if (!has_store()) return;
+  if (!options_.store->claim()) refuse("store", "has a manager, or has had one: open it again for another one");
+  recover();
+}
 
 ManagerCore::~ManagerCore() {
   // Nobody holds a handle or a pin any more. Evicting in pieces needs no memory for everything at once.
@@ -68,16 +95,18 @@ std::size_t ManagerCore::allocate(std::size_t count, std::vector<BlockId>& table
   // Others may take what was evicted for us. They make progress then; we try again for a while.
   constexpr int kTries = 8;
   for (int tries = 0; tries < kTries; ++tries) {
-    if (blocks.allocate(count, table)) return 0;
-    const std::size_t free = blocks.free_blocks();
-    const EvictedBlocks evicted = tree_.evict(count - std::min(count - 1, free));
-    if (evicted.empty()) break;
-    counts_.evicted_blocks.add(evicted.size());
-    branch_sights_.forget(evicted.physical);
-    drop_references(evicted.physical);
+    if (blocks.allocate(count, table)) return took_blocks(std::span(table).last(count));
+    const std::size_t leaving = has_store() ? spiller_->blocks_leaving() : 0;
+    const std::size_t coming = std::min(count - 1, blocks.free_blocks()) + leaving;
+    if (coming >= count || evict_blocks(count - coming) == 0) break;
   }
-  if (blocks.allocate(count, table)) return 0;
+  if (blocks.allocate(count, table)) return took_blocks(std::span(table).last(count));
   return count - std::min(count - 1, blocks.free_blocks());
+}
+
+std::size_t ManagerCore::took_blocks(std::span<const BlockId> blocks) noexcept {
+  block_uses_.begin(blocks);
+  return 0;
 }
 
 void ManagerCore::drop_references(std::span<const BlockId> blocks) noexcept {
@@ -90,10 +119,7 @@ std::optional<SnapshotId> ManagerCore::allocate_slot() {
   constexpr int kTries = 4;
   for (int tries = 0; tries < kTries; ++tries) {
     if (const auto slot = pool.allocate()) return slot;
-    const auto evicted = tree_.evict_snapshot_lru();
-    if (!evicted) break;
-    counts_.evicted_snapshots.add(1);
-    pool.free(*evicted);
+    if ((has_store() && spiller_->slots_leaving() > 0) || !evict_snapshot()) break;
   }
   return pool.allocate();
 }
@@ -123,15 +149,16 @@ void ManagerCore::take_up(Parkable* parked) noexcept {
 }
 
 void ManagerCore::step_over(StepId step, Step::State how) noexcept {
-  const std::optional<Parkable*> parked = steps_.over(step, how);
-  if (!parked) return;
+  const std::optional<Steps::Over> over = steps_.over(step, how);
+  if (!over) return;
   if (how == Step::State::kFailed) counts_.failed_steps.add(1);
-  take_up(*parked);
+  if (how == Step::State::kDone) fetch_cost_.prefilled(over->tokens, over->seconds);
+  take_up(over->parked);
 }
 
 void ManagerCore::close() noexcept {
   closed_.store(true, std::memory_order_relaxed);
-  while (const std::optional<Parkable*> parked = steps_.close_one()) take_up(*parked);
+  while (const std::optional<Steps::Over> over = steps_.close_one()) take_up(over->parked);
 }
 
 // ---- Clearing ----
@@ -139,7 +166,7 @@ void ManagerCore::close() noexcept {
 ClearReport ManagerCore::clear() {
   ClearReport report{.adapters = 1 + adapters_.size()};
   eras_.prepare_close();
-  give_back(tree_.clear(), report);
+  give_back(clear_index(std::nullopt), report);
   return report;
 }
 
@@ -153,14 +180,23 @@ ClearReport ManagerCore::clear(std::string_view adapter) {
   ClearReport report{.adapters = ids.size()};
   for (const AdapterId id : ids) {
     eras_.prepare_close();
-    give_back(tree_.clear(id), report);
+    give_back(clear_index(id), report);
   }
+  // Also under names that have been forgotten here: they are in the records, and would be known after a restart.
+  if (has_store()) spiller_->erase_adapter(adapter);
   return report;
+}
+
+Cleared ManagerCore::clear_index(std::optional<AdapterId> id) {
+  const MutexLock lock(leaving_);
+  return id ? tree_.clear(*id) : tree_.clear();
 }
 
 void ManagerCore::give_back(Cleared cleared, ClearReport& report) noexcept {
   report.blocks += cleared.blocks.physical.size();
   report.snapshots += cleared.slots.size();
+  report.records += cleared.tier_keys.size();
+  if (has_store()) spiller_->erase(cleared.tier_keys);
   branch_sights_.forget(cleared.blocks.physical);
   for (const SnapshotId slot : cleared.slots) free_slot(slot);
   eras_.close(std::move(cleared.blocks.physical));
@@ -174,7 +210,11 @@ ManagerStats ManagerCore::stats() const {
   ManagerStats stats;
   stats.requests = counts_.requests.get();
   stats.resumed = counts_.resumed.get();
-  stats.reused_tokens = counts_.reused_tokens.get();
+  stats.reused_from_memory_tokens = counts_.memory_tokens.get();
+  stats.reused_from_ram_tier_tokens = counts_.ram_tier_tokens.get();
+  stats.reused_from_file_tier_tokens = counts_.file_tier_tokens.get();
+  stats.reused_tokens =
+      stats.reused_from_memory_tokens + stats.reused_from_ram_tier_tokens + stats.reused_from_file_tier_tokens;
   stats.computed_tokens = counts_.computed_tokens.get();
   stats.prompt_tokens = stats.reused_tokens + stats.computed_tokens;
   stats.matched_tokens = counts_.matched_tokens.get();
@@ -195,6 +235,7 @@ ManagerStats ManagerCore::stats() const {
   stats.forks = counts_.forks.get();
   stats.failed_steps = counts_.failed_steps.get();
   stats.waits = counts_.waits.get();
+  if (has_store()) add_tier_stats(stats);
   stats.waiting_for_steps = steps_.parked_count();
   stats.live_leases = counts_.live_leases.get();
   stats.live_leases -= std::min(stats.live_leases, stats.waiting_for_steps);

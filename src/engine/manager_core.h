@@ -2,11 +2,12 @@
 //
 // Everything here is thread-safe. The locks of the parts are leaves: none is held while another part is called, and a
 // lease's body has no lock, since one thread at a time uses it. So there is no order among them to keep; a pool's lock
-// is taken with none of Cairn's held.
+// is taken with none of Cairn's held. The one exception is leaving_, which is taken before the index's and a pool's.
 #ifndef CAIRN_ENGINE_MANAGER_CORE_H_
 #define CAIRN_ENGINE_MANAGER_CORE_H_
 
 #include <atomic>
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -17,27 +18,24 @@
 
 #include "cairn/cache_manager.h"
 #include "cairn/radix_tree.h"
+#include "engine/block_uses.h"
 #include "engine/branch_sights.h"
+#include "engine/count.h"
 #include "engine/eras.h"
+#include "engine/fetch_cost.h"
 #include "engine/names.h"
+#include "engine/spiller.h"
 #include "engine/steps.h"
 
 namespace cairn {
 
-// A count that many threads add to. Relaxed: it orders nothing.
-class Count {
- public:
-  void add(std::uint64_t what) noexcept { value_.fetch_add(what, std::memory_order_relaxed); }
-  void subtract(std::uint64_t what) noexcept { value_.fetch_sub(what, std::memory_order_relaxed); }
-  [[nodiscard]] std::uint64_t get() const noexcept { return value_.load(std::memory_order_relaxed); }
-
- private:
-  std::atomic<std::uint64_t> value_{0};
-};
-
-// ManagerStats, as it is counted. Prompt tokens are reused + computed, so that they add up in every reading.
+// ManagerStats, as it is counted. Reused tokens are those of the three, prompt tokens reused + computed, so that they
+// add up in every reading.
 struct ManagerCounts {
-  Count requests, resumed, reused_tokens, computed_tokens, matched_tokens, stateless_tokens, uncacheable_media;
+  Count requests, resumed, computed_tokens, matched_tokens, stateless_tokens, uncacheable_media;
+  Count memory_tokens, ram_tier_tokens, file_tier_tokens;  // reused, from there
+  Count fetches, failed_fetches, unprofitable_fetches, fetched_blocks, fetched_snapshots, fetched_bytes, loading;
+  Count recovered_blocks, recovered_snapshots, useless_records;
   Count refused_admissions, refused_reserves;
   Count published_blocks, deduplicated_blocks, evicted_blocks;
   Count captures_published, captures_declined, captures_abandoned, evicted_snapshots;
@@ -62,6 +60,8 @@ class ManagerCore : public std::enable_shared_from_this<ManagerCore> {
   void close() noexcept;
   [[nodiscard]] ClearReport clear();
   [[nodiscard]] ClearReport clear(std::string_view adapter);
+  [[nodiscard]] bool flush(std::chrono::milliseconds timeout);
+  [[nodiscard]] SaveReport save(std::chrono::milliseconds timeout);
   [[nodiscard]] ManagerStats stats() const;
   [[nodiscard]] std::string validate() const;
 
@@ -71,6 +71,7 @@ class ManagerCore : public std::enable_shared_from_this<ManagerCore> {
   [[nodiscard]] std::size_t block_size() const { return options_.block_size; }
   [[nodiscard]] bool has_blocks() const { return options_.blocks != nullptr; }
   [[nodiscard]] bool has_snapshots() const { return options_.snapshots != nullptr; }
+  [[nodiscard]] bool has_store() const { return options_.store != nullptr; }
   [[nodiscard]] std::size_t blocks_for(std::size_t tokens) const {
     return tokens / block_size() + (tokens % block_size() == 0 ? 0 : 1);
   }
@@ -81,6 +82,17 @@ class ManagerCore : public std::enable_shared_from_this<ManagerCore> {
   void drop_references(std::span<const BlockId> blocks) noexcept;
   // A slot to fill, by evicting one if none is free.
   [[nodiscard]] std::optional<SnapshotId> allocate_slot();
+  // Stores those of the handle's blocks that have no record, with write_through.
+  void write_through(const PrefixHandle& handle, std::size_t new_blocks) noexcept;
+  // The index has given up the key.
+  void erase_record(TierKey key) noexcept { spiller_->erase({&key, 1}); }
+  // The record is gone: the index gives up the key. The store goes first, so that it has no record that no clear
+  // knows.
+  void forget_record(TierKey key) noexcept;
+  // Whether it is there, and where. One that is neither there nor on its way is forgotten.
+  [[nodiscard]] std::optional<Tier> find_record(TierKey key) noexcept;
+  // The index forgets what the store has lost, and the store what the index has.
+  void settle_lost() noexcept;
   // The cache or a lease gives it up.
   void free_slot(SnapshotId slot) noexcept;
   // Deletes the body, or parks it until its last step is over.
@@ -96,11 +108,32 @@ class ManagerCore : public std::enable_shared_from_this<ManagerCore> {
   [[nodiscard]] Steps& steps() { return steps_; }
   [[nodiscard]] Eras& eras() { return eras_; }
   [[nodiscard]] BranchSights& branch_sights() { return branch_sights_; }
+  [[nodiscard]] BlockUses& block_uses() { return block_uses_; }
+  [[nodiscard]] FetchCost& fetch_cost() { return fetch_cost_; }
   [[nodiscard]] ManagerCounts& counts() { return counts_; }
 
  private:
   static void take_up(Parkable* parked) noexcept;
+  [[nodiscard]] Cleared clear_index(std::optional<AdapterId> id);  // none: all
   void give_back(Cleared cleared, ClearReport& report) noexcept;
+  // Always 0: none are missing.
+  [[nodiscard]] std::size_t took_blocks(std::span<const BlockId> blocks) noexcept;
+
+  // ---- With a store (tiers.cc) ----
+
+  [[nodiscard]] std::size_t evict_blocks(std::size_t count);  // how many have left the index
+  [[nodiscard]] bool evict_snapshot();                        // whether there was one
+  [[nodiscard]] std::optional<TierEvict> take_snapshot();     // out of the index, its key announced
+  void announce(BlockSpills& victims) noexcept CAIRN_REQUIRES(leaving_);
+  void store_victim(const BlockSpill& victim, std::span<const TokenId> tokens) noexcept;
+  bool spill_snapshot(TierKey key, SnapshotId slot) noexcept;
+  void recover();
+  [[nodiscard]] bool recover_block(const SpillStore::Recovered& record);
+  [[nodiscard]] bool recover_snapshot(const SpillStore::Recovered& record);
+  void save_blocks(std::chrono::steady_clock::time_point until, SaveReport& report);
+  void save_snapshots(std::chrono::steady_clock::time_point until, SaveReport& report);
+  void add_tier_stats(ManagerStats& stats) const;
+  [[nodiscard]] bool wait_for_room(RecordKind kind, std::chrono::steady_clock::time_point until);
 
   const CacheManagerOptions options_;
   RadixTree tree_;
@@ -110,6 +143,13 @@ class ManagerCore : public std::enable_shared_from_this<ManagerCore> {
   Steps steps_;
   Eras eras_;
   BranchSights branch_sights_;
+  BlockUses block_uses_;  // none unless it matters
+  FetchCost fetch_cost_;
+  const std::shared_ptr<Spiller> spiller_;  // null without a store
+  // Held while blocks and snapshots leave the index and their keys are announced; while keys that died are taken from
+  // it; and while blocks in it get a reference for being copied. So nobody copies a block that has left and been
+  // handed out again, and what is erased was announced before or is never stored. Only with a store.
+  Mutex leaving_;
   ManagerCounts counts_;
 };
 

@@ -9,8 +9,8 @@
 
 namespace cairn {
 
-BlockTrie::BlockTrie(std::size_t block_size, std::uint64_t hash_seed, Gate& gate)
-    : edges_(block_size, gate), children_(gate), hash_seed_(hash_seed), gate_(gate) {}
+BlockTrie::BlockTrie(std::size_t block_size, std::uint64_t hash_seed, Gate& gate, TierKey first_key)
+    : edges_(block_size, gate), children_(gate), hash_seed_(hash_seed), gate_(gate), keys_(first_key) {}
 
 // ---- Walking ----
 
@@ -292,6 +292,11 @@ Position BlockTrie::add_anchor(AdapterId adapter_id, std::span<const TokenId> to
   const Position end = link(std::move(growth));
   ++stop_at(edges_[end.edge], end.boundary).anchors;
   return end;
+}
+
+void BlockTrie::add_anchor_at(Position at) {
+  const Gate::Closed closed(gate_);
+  ++stop_at(edges_[at.edge], at.boundary).anchors;
 }
 
 // Memory and tokens for the full blocks of `tokens`, which follow `kept`. Beside readers.

@@ -32,6 +32,8 @@
 
 #include "base/containers.h"
 #include "cairn/prefix_cache.h"
+#include "cairn/radix_tree.h"
+#include "index/block_keys.h"
 #include "index/child_table.h"
 #include "index/edge_store.h"
 #include "index/gate.h"
@@ -54,7 +56,7 @@ class BlockTrie {
   enum class Extent { kResident, kKept };
 
   // `hash_seed` keeps callers from choosing prompts that collide in the table of children.
-  BlockTrie(std::size_t block_size, std::uint64_t hash_seed, Gate& gate);
+  BlockTrie(std::size_t block_size, std::uint64_t hash_seed, Gate& gate, TierKey first_key);
   BlockTrie(const BlockTrie&) = delete;
   BlockTrie& operator=(const BlockTrie&) = delete;
 
@@ -122,17 +124,47 @@ class BlockTrie {
   // Lets go of what is not needed any more.
   void drop_anchor(const Gate::Closed&, Position at) noexcept;
   // The least recently used first. After prepare_evict().
-  void evict(const Gate::Closed&, std::size_t num_blocks, EvictedBlocks& out) noexcept;
+  void evict(const Gate::Closed&, std::size_t num_blocks, EvictedBlocks& out) noexcept { evict(num_blocks, out, {}); }
+  // The same, and says in `spills` what becomes of each. After prepare_spills() and prepare_evict().
+  void evict_to_store(const Gate::Closed&, std::size_t num_blocks, std::size_t min_tokens, EvictedBlocks& out,
+                      BlockSpills& spills) noexcept {
+    evict(num_blocks, out, {&spills, depth_of(min_tokens)});
+  }
   // Everything of one adapter, or of all. `out` has room (reserve_cleared). No snapshots are left there.
-  void clear(const Gate::Closed&, std::optional<AdapterId> adapter_id, EvictedBlocks& out) noexcept;
+  void clear(const Gate::Closed&, std::optional<AdapterId> adapter_id, Cleared& out) noexcept;
 
   // ---- Writers, with the gate open ----
 
   // Makes room in `out` and chooses what evict() will most likely take. Throws std::bad_alloc.
   void prepare_evict(std::size_t num_blocks, EvictedBlocks& out);
-  void reserve_cleared(std::optional<AdapterId> adapter_id, EvictedBlocks& out) const;
+  void prepare_spills(std::size_t num_blocks, BlockSpills& out);  // throws std::bad_alloc
+  void reserve_cleared(std::optional<AdapterId> adapter_id, Cleared& out) const;
   // Frees the memory that no reader can be reading any more.
   void reclaim() noexcept;
+
+  // ---- Writers, with the gate open: records in a store. What isn't noexcept allocates before it changes anything
+  // ----
+
+  [[nodiscard]] BlockKeys& keys() { return keys_; }
+  [[nodiscard]] const BlockKeys& keys() const { return keys_; }
+  [[nodiscard]] bool any_records() const { return keys_.recorded() > 0; }  // also within a commit
+  // Whether tokens are kept for the block with which `rest` starts, after `at`. Also within a commit.
+  [[nodiscard]] bool is_kept_after(Position at, AdapterId adapter_id, std::span<const TokenId> rest) const;
+  // The keys of the blocks that follow `at` along `rest`, as far as each of them has a record.
+  [[nodiscard]] std::vector<TierKey> recorded_after(Position at, AdapterId adapter_id,
+                                                    std::span<const TokenId> rest) const;
+  // Up to `num_blocks` cached blocks without a record, from the top on: of the chain that ends at `end`, those after
+  // the first `from_depth` of it, or of all. They have one from now on.
+  void save_chain(Position end, std::size_t from_depth, std::size_t num_blocks, std::size_t min_tokens,
+                  BlockSpills& out);
+  void save_all(std::size_t num_blocks, std::size_t min_tokens, BlockSpills& out);
+  // The top for 0; none if no block of that adapter has a record with that key.
+  [[nodiscard]] std::optional<Position> find_stored_parent(TierKey parent, AdapterId adapter_id) const;
+  // False if its parent has no record, or key or place are taken.
+  bool register_block(const StoredBlock& block);
+  bool forget_record(TierKey key) noexcept;
+  // One more anchor where tokens are kept already. Closes the gate.
+  void add_anchor_at(Position at);
 
   [[nodiscard]] CacheStats stats() const { return {resident_edges_, resident_blocks_}; }
   [[nodiscard]] std::size_t block_size() const { return edges_.block_size(); }
@@ -202,6 +234,24 @@ class BlockTrie {
   void evict_from(EdgeId id, std::size_t num_blocks, EvictedBlocks& out) noexcept;
   void give_back(Edge& edge, std::uint32_t num_blocks, EvictedBlocks& out) noexcept;
   void drop_unused(EdgeId id) noexcept;
+  struct Spilling {
+    BlockSpills* out = nullptr;  // none: what is evicted is gone, unless it has a record
+    std::size_t min_depth = 0;   // of blocks worth a record
+  };
+  void evict(std::size_t num_blocks, EvictedBlocks& out, const Spilling& spilling) noexcept;
+
+  // ---- Records in a store ----
+  [[nodiscard]] Position before(Position at) const;
+  [[nodiscard]] static std::uint32_t deepest_kept(const Edge& edge);
+  [[nodiscard]] std::size_t depth_of(std::size_t tokens) const;
+  void spill_from(EdgeId id, std::size_t count, std::size_t min_depth, BlockSpills& out) noexcept;
+  void tell(Position at, BlockSpill::Action action, BlockSpills& out) noexcept;
+  void record(Position at, TierKey key) noexcept;
+  [[nodiscard]] bool is_anything_below(Position at) const;
+  [[nodiscard]] std::vector<std::uint32_t> worth_keeping(std::size_t min_depth) const;
+  void save(std::span<const Position> ends, std::size_t from_depth, std::size_t num_blocks, BlockSpills& out);
+  Position keep_block(Position parent, AdapterId adapter_id, std::span<const TokenId> tokens);
+  [[nodiscard]] std::string validate_keys() const;
 
   EdgeStore edges_;
   ChildTable children_;
@@ -213,6 +263,11 @@ class BlockTrie {
   Shared<std::size_t> resident_blocks_;
   Shared<std::size_t> resident_edges_;
   Shared<std::size_t> resident_disk_blocks_;
+  BlockKeys keys_;
+  // The record that was made last, and where the last one of its edge ended before, if that was above it: a block that
+  // is evicted, and whose record is refused then, costs no search for the one before it.
+  TierKey last_record_ = 0;
+  std::uint32_t recorded_before_ = 0;
 };
 
 class BlockTrie::Extension {

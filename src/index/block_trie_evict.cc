@@ -80,7 +80,7 @@ void BlockTrie::prepare_evict(std::size_t num_blocks, EvictedBlocks& out) {
   }
 }
 
-void BlockTrie::evict(const Gate::Closed&, std::size_t num_blocks, EvictedBlocks& out) noexcept {
+void BlockTrie::evict(std::size_t num_blocks, EvictedBlocks& out, const Spilling& spilling) noexcept {
   take_handed_over();
   std::size_t next =
       0;  // of those chosen, which are older than what was left in the queue, but not than what came since
@@ -94,7 +94,9 @@ void BlockTrie::evict(const Gate::Closed&, std::size_t num_blocks, EvictedBlocks
     Edge& edge = edges_[id];
     edge.turn.store(Turn::kNone, std::memory_order_relaxed);
     if (evictable(edge) && edge.end_stamp.load(std::memory_order_relaxed) == stamp) {
-      evict_from(id, num_blocks - out.size(), out);
+      const std::size_t before = out.size();
+      evict_from(id, num_blocks - before, out);
+      if (spilling.out != nullptr) spill_from(id, out.size() - before, spilling.min_depth, *spilling.out);
     }
     arrange_turn(id);
     if (edge.resident < edge.length) drop_unused(id);
@@ -161,9 +163,14 @@ void BlockTrie::give_back(Edge& edge, std::uint32_t num_blocks, EvictedBlocks& o
 void BlockTrie::drop_unused(EdgeId id) noexcept {
   while (id != kTop) {
     Edge& edge = edges_[id];
-    std::uint32_t length = edge.stops ? edge.length.get() : edge.resident.get();
-    while (length > edge.resident && anchors_at(edge, length) == 0) --length;
+    const std::uint32_t needed = std::max<std::uint32_t>(edge.resident, edge.recorded);
+    std::uint32_t length = edge.stops ? edge.length.get() : needed;
+    while (length > needed && anchors_at(edge, length) == 0) --length;
     if (length < edge.length) {
+      // A key must not outlive the tokens: others may come to lie in this place.
+      if (keys_.size() > 0) {
+        for (Position at{id, edge.length}; at.boundary > length; --at.boundary) keys_.erase(at);
+      }
       edge.length = length;
       edge.contents_changed();
     }
@@ -184,7 +191,7 @@ void BlockTrie::drop_unused(EdgeId id) noexcept {
 
 // ---- Clearing ----
 
-void BlockTrie::reserve_cleared(std::optional<AdapterId> adapter_id, EvictedBlocks& out) const {
+void BlockTrie::reserve_cleared(std::optional<AdapterId> adapter_id, Cleared& out) const {
   std::size_t blocks = 0;
   std::size_t disk_blocks = 0;
   for (EdgeId id = kTop + 1; id < edges_.id_limit(); ++id) {
@@ -193,12 +200,14 @@ void BlockTrie::reserve_cleared(std::optional<AdapterId> adapter_id, EvictedBloc
     blocks += edge.resident;
     if (edge.run.disk_blocks) disk_blocks += edge.resident;
   }
-  out.physical.reserve(blocks);
-  out.disk_block_ids.reserve(std::min<std::size_t>(disk_blocks, resident_disk_blocks_));
+  out.blocks.physical.reserve(blocks);
+  out.blocks.disk_block_ids.reserve(std::min<std::size_t>(disk_blocks, resident_disk_blocks_));
+  out.tier_keys.reserve(out.tier_keys.capacity() + keys_.recorded());  // beside those of snapshots
 }
 
-void BlockTrie::clear(const Gate::Closed&, std::optional<AdapterId> adapter_id, EvictedBlocks& out) noexcept {
+void BlockTrie::clear(const Gate::Closed&, std::optional<AdapterId> adapter_id, Cleared& out) noexcept {
   const auto goes = [&](const Edge& edge) { return !adapter_id || edge.adapter_id == *adapter_id; };
+  keys_.clear([&](Position at) { return goes(edges_[at.edge]); }, [&](TierKey key) { out.tier_keys.push_back(key); });
   take_handed_over();
   queue_.remove_if([&](const StampQueue::Entry& entry) { return goes(edges_[entry.id]); });
   Edge& top = edges_[kTop];
@@ -211,7 +220,7 @@ void BlockTrie::clear(const Gate::Closed&, std::optional<AdapterId> adapter_id, 
       --stop_at(top, 0).anchors;
     }
     if (edge.resident > 0) resident_edges_ = resident_edges_ - 1;
-    give_back(edge, edge.resident, out);
+    give_back(edge, edge.resident, out.blocks);
     edge.stops.reset();
     children_.erase(edge.first_hash, id);
     edges_.free(id);
@@ -223,6 +232,7 @@ void BlockTrie::reclaim() noexcept {
   children_.trim();
   if (edges_.live_count() == 1) {
     queue_.free_memory();
+    keys_.free_memory();
     std::vector<StampQueue::Entry>().swap(chosen_);
   }
   if (gate_.has_retired() || edges_.has_waiting()) edges_.reclaim(gate_.reclaim());

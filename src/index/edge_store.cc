@@ -108,6 +108,7 @@ void EdgeStore::reclaim(std::uint64_t epoch) noexcept {
     edge.turn.store(Turn::kNone, std::memory_order_relaxed);
     edge.end_children = 0;
     edge.snapshots = 0;
+    edge.recorded = 0;
     edge.next = first_free_;
     first_free_ = id;
   }

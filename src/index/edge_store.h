@@ -9,8 +9,9 @@
 //               |-- resident --|- tokens only -|           resident = 2 of them cached
 //                       ^ a child edge hangs at boundary 1
 //
-// Blocks from `resident` on are gone; their tokens are kept as long as a snapshot, or an edge with snapshots, hangs
-// there. The blocks that are cached are closed under prefix, so they are the first ones of each edge.
+// Blocks from `resident` on are gone; their tokens are kept as long as a store has a record of one (`recorded`), or a
+// snapshot or an edge that is kept hangs there. The blocks that are cached are closed under prefix, so they are the
+// first ones of each edge.
 //
 // One edge, kTop, has no tokens and lives as long as the store: the first blocks of all sequences hang on it.
 #ifndef CAIRN_INDEX_EDGE_STORE_H_
@@ -110,6 +111,8 @@ struct alignas(64) Edge {
   std::uint32_t start = 0;      // blocks above it
   std::uint32_t snapshots = 0;  // snapshots that hang at any of its boundaries
   EdgeId next = kNoEdge;        // in a list: of free edges, of those waiting to be free, or of those handed over
+  // Where the last block ends that has a record in a store: what keeps tokens up to here. By writers alone.
+  std::uint32_t recorded = 0;
 
   [[nodiscard]] Position parent() const { return Position::of_key(parent_key); }
   // To be called after a change, with the gate closed: a walk that saw the new version has to see the change.

@@ -12,8 +12,8 @@ constexpr auto kNoPreparation = [](const BlockTrie::Walk&) {};
 }  // namespace
 
 Index::Index(const RadixTreeOptions& options, std::uint64_t hash_seed)
-    : trie_(options.block_size, hash_seed, gate_),
-      snapshots_(trie_, gate_, hash_seed, options.share_snapshots_across_sessions, options.first_tier_key) {}
+    : trie_(options.block_size, hash_seed, gate_, options.first_tier_key),
+      snapshots_(trie_, gate_, hash_seed, options.share_snapshots_across_sessions) {}
 
 // ---- Readers ----
 
@@ -37,13 +37,34 @@ void Index::read(AdapterId adapter_id, std::span<const TokenId> tokens, BlockTri
 
 Index::Found Index::lookup(std::span<const TokenId> tokens, const ReadOptions& options, Claim claim) {
   Found found;
+  if (!options.stored_blocks) {
+    look_up<StoredBlocks::kIgnore>(tokens, options, claim, found);
+    return found;
+  }
+  if (look_up<StoredBlocks::kStopIfAny>(tokens, options, claim, found)) return found;
+  const MutexLock lock(writer_);  // blocks and records stay as they are from the walk to the commit
+  look_up<StoredBlocks::kFind>(tokens, options, claim, found);
+  return found;
+}
+
+template <Index::StoredBlocks kStored>
+bool Index::look_up(std::span<const TokenId> tokens, const ReadOptions& options, Claim claim, Found& found) {
+  bool stopped = false;
   PrefixMatch& match = found.match;
   const AdapterId adapter_id = options.adapter_id;
   const auto prepare = [&](const BlockTrie::Walk& walk) {
     match.matched_blocks.resize(walk.blocks);
     match.matched_disk_block_ids.resize(trie_.any_disk_blocks() ? walk.blocks : 0);
+    if constexpr (kStored == StoredBlocks::kFind) {
+      found.stored_blocks = trie_.recorded_after(walk.at, adapter_id, tokens.subspan(walk.blocks * block_size()));
+    }
   };
   const auto effect = [&](const BlockTrie::Walk& walk, Gate::ReaderCounters& counters) {
+    if constexpr (kStored == StoredBlocks::kStopIfAny) {
+      stopped =
+          trie_.any_records() && trie_.is_kept_after(walk.at, adapter_id, tokens.subspan(walk.blocks * block_size()));
+      if (stopped) return;
+    }
     if (walk.blocks > 0) {
       if (trie_.any_disk_blocks()) match.matched_disk_block_ids.resize(walk.blocks);  // may be news since prepare
       const Stamp now = tick();
@@ -53,7 +74,8 @@ Index::Found Index::lookup(std::span<const TokenId> tokens, const ReadOptions& o
       const bool any_disk = trie_.gather(walk.at, match.matched_blocks, match.matched_disk_block_ids);
       if (!any_disk) match.matched_disk_block_ids.clear();
       const std::size_t max_tokens = std::min(match.matched_tokens, options.max_snapshot_tokens);
-      const auto snapshot = snapshots_.find_deepest(walk.at, {tokens, max_tokens, options.session_hash, adapter_id});
+      const auto snapshot = snapshots_.find_deepest(
+          walk.at, {tokens, max_tokens, options.session_hash, adapter_id, options.resident_snapshots_only});
       if (snapshot != SnapshotTable::kNone) return_snapshot(snapshot, found, now, options.pin_snapshot);
     }
     found.end = walk.at;
@@ -63,7 +85,7 @@ Index::Found Index::lookup(std::span<const TokenId> tokens, const ReadOptions& o
     counters.missed_tokens += tokens.size() - match.matched_tokens;
   };
   read(adapter_id, tokens, BlockTrie::Extent::kResident, prepare, effect);
-  return found;
+  return !stopped;
 }
 
 bool Index::use_snapshot(SnapshotTable::Index index, Stamp now, bool pin) {
@@ -114,16 +136,35 @@ std::size_t Index::peek(std::span<const TokenId> tokens, AdapterId adapter_id) c
 
 RadixTree::Peek Index::peek(std::span<const TokenId> tokens, const ReadOptions& options) const {
   RadixTree::Peek peeked;
-  read(options.adapter_id, tokens, BlockTrie::Extent::kResident, kNoPreparation,
+  if (look(tokens, options, options.stored_blocks ? StoredBlocks::kStopIfAny : StoredBlocks::kIgnore, peeked))
+    return peeked;
+  const MutexLock lock(writer_);  // as in lookup
+  look(tokens, options, StoredBlocks::kFind, peeked);
+  return peeked;
+}
+
+bool Index::look(std::span<const TokenId> tokens, const ReadOptions& options, StoredBlocks stored,
+                 RadixTree::Peek& peeked) const {
+  bool stopped = false;
+  const auto rest = [&](const BlockTrie::Walk& walk) { return tokens.subspan(walk.blocks * block_size()); };
+  const auto prepare = [&](const BlockTrie::Walk& walk) {
+    if (stored != StoredBlocks::kFind) return;
+    peeked.stored_tokens = trie_.recorded_after(walk.at, options.adapter_id, rest(walk)).size() * block_size();
+  };
+  read(options.adapter_id, tokens, BlockTrie::Extent::kResident, prepare,
        [&](const BlockTrie::Walk& walk, Gate::ReaderCounters&) {
+         if (stored == StoredBlocks::kStopIfAny) {
+           stopped = trie_.any_records() && trie_.is_kept_after(walk.at, options.adapter_id, rest(walk));
+           if (stopped) return;
+         }
          if (walk.blocks == 0) return;
          peeked.matched_tokens = walk.blocks * block_size();
          const std::size_t max_tokens = std::min(peeked.matched_tokens, options.max_snapshot_tokens);
-         const auto index =
-             snapshots_.find_deepest(walk.at, {tokens, max_tokens, options.session_hash, options.adapter_id});
+         const auto index = snapshots_.find_deepest(
+             walk.at, {tokens, max_tokens, options.session_hash, options.adapter_id, options.resident_snapshots_only});
          if (index != SnapshotTable::kNone) peeked.snapshot = ref_of(index);
        });
-  return peeked;
+  return !stopped;
 }
 
 void Index::release(std::span<const TokenId> tokens, std::size_t matched_tokens, AdapterId adapter_id, Epoch epoch) {
@@ -172,8 +213,8 @@ Index::FoundSnapshot Index::find_snapshot(std::span<const TokenId> tokens, const
   const std::size_t max_tokens = std::min(options.max_snapshot_tokens, tokens.size());
   read(options.adapter_id, tokens.first(max_tokens), BlockTrie::Extent::kKept, kNoPreparation,
        [&](const BlockTrie::Walk& walk, Gate::ReaderCounters&) {
-         const auto index =
-             snapshots_.find_deepest(walk.at, {tokens, max_tokens, options.session_hash, options.adapter_id});
+         const auto index = snapshots_.find_deepest(
+             walk.at, {tokens, max_tokens, options.session_hash, options.adapter_id, options.resident_snapshots_only});
          if (index == SnapshotTable::kNone) return;
          const SpinLockGuard lock(snapshots_lock_);
          if (use_snapshot(index, tick(), options.pin_snapshot)) found.pinned = index;
@@ -187,8 +228,8 @@ SnapshotRef Index::peek_snapshot(std::span<const TokenId> tokens, const ReadOpti
   const std::size_t max_tokens = std::min(options.max_snapshot_tokens, tokens.size());
   read(options.adapter_id, tokens.first(max_tokens), BlockTrie::Extent::kKept, kNoPreparation,
        [&](const BlockTrie::Walk& walk, Gate::ReaderCounters&) {
-         const auto index =
-             snapshots_.find_deepest(walk.at, {tokens, max_tokens, options.session_hash, options.adapter_id});
+         const auto index = snapshots_.find_deepest(
+             walk.at, {tokens, max_tokens, options.session_hash, options.adapter_id, options.resident_snapshots_only});
          if (index != SnapshotTable::kNone) ref = ref_of(index);
        });
   return ref;
@@ -394,15 +435,16 @@ std::optional<TierEvict> Index::evict_snapshot_to_tier(std::size_t min_tokens) {
   return evict;
 }
 
-bool Index::promote(TierKey key, SnapshotId new_slot) {
+SnapshotTable::Index Index::promote(TierKey key, SnapshotId new_slot, bool pin) {
   const Writing writing(*this);
   const auto index = snapshots_.find_key(key);
-  if (index == SnapshotTable::kNone) return false;
+  if (index == SnapshotTable::kNone) return index;
   check_slot_is_free("new_slot", new_slot);
   const Gate::Closed closed(gate_);
   snapshots_.promote(closed, index, new_slot);
+  if (pin) snapshots_.pin(index);
   ++counters_.promotions;
-  return true;
+  return index;
 }
 
 bool Index::forget(TierKey key) {
@@ -427,11 +469,11 @@ Cleared Index::clear(std::optional<AdapterId> adapter_id) {
   Cleared cleared;
   const Writing writing(*this);
   snapshots_.reserve_cleared(adapter_id, cleared);
-  trie_.reserve_cleared(adapter_id, cleared.blocks);
+  trie_.reserve_cleared(adapter_id, cleared);
   const Gate::Closed closed(gate_);
   if (adapter_id) make_room(clears_, 1);
   snapshots_.clear(closed, adapter_id, cleared);
-  trie_.clear(closed, adapter_id, cleared.blocks);
+  trie_.clear(closed, adapter_id, cleared);
   ++(adapter_id ? clears_[*adapter_id] : clears_of_all_);
   counters_.nodes_cleared += cleared.blocks.size();
   return cleared;

@@ -40,6 +40,7 @@ class Index {
     Position end;  // the top if nothing matched
     std::uint64_t epoch = 0;
     SnapshotTable::Index pinned = SnapshotTable::kNone;
+    std::vector<TierKey> stored_blocks;  // if asked for
   };
   Found lookup(std::span<const TokenId> tokens, const ReadOptions& options, Claim claim);
   [[nodiscard]] std::size_t peek(std::span<const TokenId> tokens, AdapterId adapter_id) const;
@@ -67,6 +68,25 @@ class Index {
 
   EvictedBlocks evict(std::size_t num_blocks);
 
+  // ---- Blocks and snapshots in a store ----
+
+  BlockSpills evict_to_store(std::size_t num_blocks, std::size_t min_tokens);
+  // Of the chain that ends at `at`, which the caller holds by handle since `epoch`; nothing if it has passed.
+  // What of a chain is to be saved: see RadixTree::save_blocks.
+  struct Saving {
+    std::size_t num_blocks = 0;
+    std::size_t min_tokens = 0;
+    std::size_t from_tokens = 0;
+  };
+  BlockSpills save_chain(Position at, AdapterId adapter_id, std::uint64_t epoch, const Saving& what);
+  BlockSpills save_all(std::size_t num_blocks, std::size_t min_tokens);
+  bool forget_record(TierKey key);  // of a block or a snapshot
+  std::optional<RadixTree::SpilledSnapshot> spilled_snapshot(TierKey key);
+  // They throw std::invalid_argument for a key that is 0 or could be given out yet.
+  bool register_block(const StoredBlock& block);
+  bool register_snapshot(const StoredSnapshot& snapshot);
+  [[nodiscard]] std::size_t recorded_blocks() const;
+
   // ---- Snapshots ----
   // The puts throw std::invalid_argument if a snapshot is in that slot.
 
@@ -86,7 +106,8 @@ class Index {
   std::optional<SnapshotId> unpin(SnapshotTable::Index pinned);
   std::optional<SnapshotId> evict_snapshot();
   std::optional<TierEvict> evict_snapshot_to_tier(std::size_t min_tokens);
-  bool promote(TierKey key, SnapshotId new_slot);
+  // None if there is no spilled snapshot with that key.
+  SnapshotTable::Index promote(TierKey key, SnapshotId new_slot, bool pin);
   bool forget(TierKey key);
   std::vector<TierKey> take_orphaned();
   [[nodiscard]] std::size_t snapshot_count() const;
@@ -116,6 +137,14 @@ class Index {
   };
 
   [[nodiscard]] std::size_t block_size() const { return trie_.block_size(); }
+  // How a lookup that is asked for stored blocks goes: beside writers, and if there may be some, as one.
+  enum class StoredBlocks { kIgnore, kStopIfAny, kFind };
+  // False, and nothing has happened, if it stopped.
+  template <StoredBlocks kStored>
+  bool look_up(std::span<const TokenId> tokens, const ReadOptions& options, Claim claim, Found& found);
+  bool look(std::span<const TokenId> tokens, const ReadOptions& options, StoredBlocks stored,
+            RadixTree::Peek& peeked) const;
+  void check_registered_key(TierKey key) const CAIRN_REQUIRES(writer_);
   [[nodiscard]] std::size_t full_blocks(const Insert& what) const;
   [[nodiscard]] std::uint64_t epoch_in_commit(AdapterId adapter_id) const;
   void check_slot_is_free(const char* argument, SnapshotId slot) const;

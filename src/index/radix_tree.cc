@@ -260,7 +260,7 @@ std::optional<TierEvict> RadixTree::evict_snapshot_to_tier(std::size_t min_token
 }
 
 bool RadixTree::promote_snapshot(TierKey key, SnapshotId new_slot) {
-  return impl_->index.promote(key, new_slot);
+  return impl_->index.promote(key, new_slot, false) != SnapshotTable::kNone;
 }
 
 bool RadixTree::forget_snapshot_tier_key(TierKey key) {
@@ -318,6 +318,7 @@ RadixTree::AcquiredPinned RadixTree::acquire(std::span<const TokenId> tokens, co
   acquired.handle.epoch_ = found.epoch;
   Impl::move_handle(acquired.handle, found.end, acquired.match.matched_tokens);
   acquired.pin = impl_->make_pin(found.pinned, acquired.match.ssm_snapshot);
+  acquired.stored_blocks = std::move(found.stored_blocks);
   return acquired;
 }
 
@@ -386,6 +387,57 @@ RadixTree::Peek RadixTree::peek(std::span<const TokenId> tokens, const ReadOptio
 
 SnapshotRef RadixTree::peek_snapshot(std::span<const TokenId> tokens, const ReadOptions& options) const {
   return impl_->index.peek_snapshot(tokens, options);
+}
+
+// ---- Blocks in a store ----
+
+BlockSpills RadixTree::evict_blocks_to_tier(std::size_t num_blocks, std::size_t min_tokens) {
+  return impl_->index.evict_to_store(num_blocks, min_tokens);
+}
+
+BlockSpills RadixTree::save_blocks(const PrefixHandle& handle, std::size_t num_blocks, std::size_t min_tokens,
+                                   std::size_t from_tokens) {
+  impl_->check_handle(handle);
+  return impl_->index.save_chain(Impl::place_of(handle), handle.adapter_id_, handle.epoch_,
+                                 {.num_blocks = num_blocks, .min_tokens = min_tokens, .from_tokens = from_tokens});
+}
+
+BlockSpills RadixTree::save_blocks(std::size_t num_blocks, std::size_t min_tokens) {
+  return impl_->index.save_all(num_blocks, min_tokens);
+}
+
+bool RadixTree::forget_tier_key(TierKey key) {
+  return impl_->index.forget_record(key);
+}
+
+std::optional<RadixTree::SpilledSnapshot> RadixTree::spilled_snapshot(TierKey key) {
+  return impl_->index.spilled_snapshot(key);
+}
+
+SnapshotPin RadixTree::promote_and_pin(TierKey key, SnapshotId new_slot) {
+  return impl_->make_pin(impl_->index.promote(key, new_slot, true), new_slot);
+}
+
+bool RadixTree::register_stored_block(const StoredBlock& block) {
+  if (block.tokens.size() != impl_->block_size) {
+    refuse("tokens", "a block of this cache has " + std::to_string(impl_->block_size) + ", not " +
+                         std::to_string(block.tokens.size()));
+  }
+  return impl_->index.register_block(block);
+}
+
+bool RadixTree::register_spilled_snapshot(const StoredSnapshot& snapshot) {
+  if (snapshot.tokens.size() >= impl_->block_size) {
+    refuse("tokens", std::to_string(snapshot.tokens.size()) +
+                         " given; those after the last full block are fewer than " +
+                         std::to_string(impl_->block_size));
+  }
+  if (snapshot.parent == 0) check_snapshot_tokens(snapshot.tokens);
+  return impl_->index.register_snapshot(snapshot);
+}
+
+std::size_t RadixTree::recorded_blocks() const {
+  return impl_->index.recorded_blocks();
 }
 
 }  // namespace cairn

@@ -14,14 +14,13 @@ constexpr std::array<bool, 2> kBothLanes = {false, true};
 
 }  // namespace
 
-SnapshotTable::SnapshotTable(BlockTrie& trie, Gate& gate, std::uint64_t hash_seed, bool shared, TierKey first_tier_key)
+SnapshotTable::SnapshotTable(BlockTrie& trie, Gate& gate, std::uint64_t hash_seed, bool shared)
     : trie_(trie),
       gate_(gate),
       hash_seed_(hash_seed),
       shared_(shared),
       places_(0, PlaceHash{&snapshots_}, PlaceEqual{&snapshots_}),
-      lanes_(0, LaneHash{hash_seed}),
-      next_key_(first_tier_key) {}
+      lanes_(0, LaneHash{hash_seed}) {}
 
 // ---- Finding ----
 
@@ -87,13 +86,18 @@ SnapshotTable::Index SnapshotTable::deepest_in_lane(Position at, const LaneKey& 
     const LaneNode* const node = last_in_lane(lane->second, max_tokens);
     if (node == nullptr) return kNone;
     const Snapshot& candidate = snapshots_[node->index];
-    if (candidate.residual.empty()) return node->index;
+    if (candidate.residual.empty()) {
+      if (!query.resident_only || candidate.resident) return node->index;
+      max_tokens = candidate.tokens - 1;
+      continue;
+    }
 
     // This boundary has snapshots with a residual, none longer than the candidate's. Which one agrees?
     const std::span<const TokenId> rest = query.tokens.subspan(boundary_tokens(candidate.at));
     for (std::size_t count = candidate.residual.size(); count > 0; --count) {
       const Index found = find_place(candidate.at, query.adapter_id, rest.first(count));
       if (found == kNone || snapshots_[found].kind == SnapshotKind::kTail) continue;
+      if (query.resident_only && !snapshots_[found].resident) continue;
       if (key.any_session != 0 || snapshots_[found].session == key.session) return found;
     }
     max_tokens = boundary_tokens(candidate.at);
@@ -106,6 +110,7 @@ SnapshotTable::Index SnapshotTable::tail_on(Position at, const Query& query) con
   if (session == sessions_.end() || session->second.tail == kNone) return kNone;
   const Snapshot& tail = snapshots_[session->second.tail];
   if (tail.adapter_id != query.adapter_id || tail.tokens > query.max_tokens) return kNone;
+  if (query.resident_only && !tail.resident) return kNone;
   if (tail.at.edge != at.edge || tail.at.boundary > at.boundary) return kNone;
   const auto rest = query.tokens.subspan(boundary_tokens(tail.at), tail.residual.size());
   return std::ranges::equal(rest, tail.residual) ? session->second.tail : kNone;
@@ -172,12 +177,7 @@ SnapshotTable::Pending SnapshotTable::prepare(const Put& put) {
   snapshot.live = true;
   {
     const Gate::Closed closed(gate_);  // commits read these tables
-    reserve_queue();
-    if (first_free_ == kNone) first_free_ = snapshots_.add();
-    make_room(places_, 1);
-    make_room(lanes_, kBothLanes.size());
-    make_room(by_slot_, 1);
-    make_room(sessions_, 1);
+    make_room_for_one();
     constexpr std::size_t kMostDisplaced = 3;  // an earlier tail, its sibling, and what lies at this place
     make_room(orphaned_, kMostDisplaced);
   }
@@ -185,6 +185,15 @@ SnapshotTable::Pending SnapshotTable::prepare(const Put& put) {
   snapshot.at = trie_.add_anchor(put.adapter_id, put.tokens);
   snapshot.place_hash = place_key(snapshot.at, put.adapter_id, residual).hash;
   return pending;
+}
+
+void SnapshotTable::make_room_for_one() {
+  reserve_queue();
+  if (first_free_ == kNone) first_free_ = snapshots_.add();
+  make_room(places_, 1);
+  make_room(lanes_, kBothLanes.size());
+  make_room(by_slot_, 1);
+  make_room(sessions_, 1);
 }
 
 void SnapshotTable::give_up(const Gate::Closed& closed, Pending pending) noexcept {
@@ -239,9 +248,13 @@ void SnapshotTable::leave_lanes(Snapshot& snapshot) noexcept {
 void SnapshotTable::enter(Index index) noexcept {
   const Snapshot& snapshot = snapshots_[index];
   if (snapshot.kind != SnapshotKind::kTail) enter_lanes(index);
-  enqueue(index);
+  if (snapshot.resident) {
+    enqueue(index);
+    by_slot_.emplace(snapshot.slot, index);
+  } else {
+    by_key_.emplace(snapshot.key, index);
+  }
   places_.insert(index);
-  by_slot_.emplace(snapshot.slot, index);
   ++trie_.edges()[snapshot.at.edge].snapshots;
   ++size_;
   if (snapshot.kind == SnapshotKind::kTail) sessions_[snapshot.session].tail = index;
@@ -367,7 +380,7 @@ TierKey SnapshotTable::spill(const Gate::Closed&, Index index) {
   by_slot_.erase(snapshot.slot);
   snapshot.resident = false;
   snapshot.slot = 0;
-  snapshot.key = next_key_++;
+  snapshot.key = trie_.keys().take_next();
   by_key_.emplace(snapshot.key, index);
   return snapshot.key;
 }
@@ -388,6 +401,35 @@ void SnapshotTable::promote(const Gate::Closed&, Index index, SnapshotId slot) {
   snapshot.resident = true;
   enqueue(index);  // with the stamp that it has
   by_slot_.emplace(slot, index);
+}
+
+bool SnapshotTable::add_spilled(Position at, const StoredSnapshot& stored, Stamp now) {
+  if (find_place(at, stored.adapter_id, stored.tokens) != kNone) return false;
+  if (stored.kind == SnapshotKind::kTail && has_tail(stored.session_hash)) return false;
+  if (stored.kind == SnapshotKind::kTailSibling && has_sibling(stored.session_hash)) return false;
+  Snapshot snapshot;
+  snapshot.at = at;
+  snapshot.residual.assign(stored.tokens.begin(), stored.tokens.end());
+  snapshot.adapter_id = stored.adapter_id;
+  snapshot.tokens = boundary_tokens(at) + stored.tokens.size();
+  snapshot.session = stored.session_hash;
+  snapshot.stamp = now;
+  snapshot.place_hash = place_key(at, stored.adapter_id, stored.tokens).hash;
+  snapshot.kind = stored.kind;
+  snapshot.live = true;
+  snapshot.key = stored.key;
+  {
+    const Gate::Closed closed(gate_);
+    make_room_for_one();
+    make_room(by_key_, 1);
+  }
+  trie_.add_anchor_at(at);
+  const Gate::Closed closed(gate_);
+  const Index index = first_free_;
+  first_free_ = snapshots_[index].next_free;
+  snapshots_[index] = std::move(snapshot);
+  enter(index);
+  return true;
 }
 
 // ---- Clearing ----

@@ -40,7 +40,7 @@
 
 namespace cairn {
 
-enum class SnapshotKind : std::uint8_t { kPlain, kTail, kTailSibling };
+using SnapshotKind = StoredSnapshot::Kind;
 
 class SnapshotTable {
  public:
@@ -71,7 +71,7 @@ class SnapshotTable {
     Index next_free = kNone;
   };
 
-  SnapshotTable(BlockTrie& trie, Gate& gate, std::uint64_t hash_seed, bool shared, TierKey first_tier_key);
+  SnapshotTable(BlockTrie& trie, Gate& gate, std::uint64_t hash_seed, bool shared);
   SnapshotTable(const SnapshotTable&) = delete;
   SnapshotTable& operator=(const SnapshotTable&) = delete;
 
@@ -91,7 +91,9 @@ class SnapshotTable {
     std::size_t max_tokens = 0;
     SessionHash session = 0;
     AdapterId adapter_id = 0;
+    bool resident_only = false;
   };
+  // O(log snapshots) for each edge, and for each spilled one that is passed over.
   [[nodiscard]] Index find_deepest(Position at, const Query& query) const;
   void stamp(Index index, Stamp now) noexcept;
 
@@ -146,6 +148,10 @@ class SnapshotTable {
   TierKey spill(const Gate::Closed&, Index index);  // the victim; allocates
   [[nodiscard]] Index find_key(TierKey key) const;
   void promote(const Gate::Closed&, Index index, SnapshotId slot);  // allocates
+  // One that was spilled before the process started, under a key that no other snapshot has, at `at`, where tokens are
+  // kept. False, and nothing changes, if there is one at this place, or if the session has one of its kind. Closes the
+  // gate. Allocates.
+  bool add_spilled(Position at, const StoredSnapshot& snapshot, Stamp now);
   [[nodiscard]] std::vector<TierKey> take_orphaned(const Gate::Closed&) noexcept {
     return std::exchange(orphaned_, {});
   }
@@ -230,6 +236,7 @@ class SnapshotTable {
   [[nodiscard]] std::size_t boundary_tokens(Position at) const { return trie_.depth(at) * block_size(); }
   [[nodiscard]] static LaneKey lane_of(const Snapshot& snapshot, bool any_session);
 
+  void make_room_for_one();
   void enter(Index index) noexcept;
   void enter_lanes(Index index) noexcept;
   void leave_lanes(Snapshot& snapshot) noexcept;
@@ -260,7 +267,6 @@ class SnapshotTable {
   // Resident ones without an entry: pinned, and eviction has met them. The queue has room for them.
   std::size_t parked_ = 0;
   std::size_t pinned_ = 0;
-  TierKey next_key_;
   std::vector<TierKey> orphaned_;
 };
 

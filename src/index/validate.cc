@@ -87,6 +87,27 @@ std::string BlockTrie::validate(const Gate::Closed&, const AnchorCounts& snapsho
     const Position at = Position::of_key(key);
     if (anchors_at(edges_[at.edge], at.boundary) != expected) return edge_says(at.edge, "lacks an anchor");
   }
+  return validate_keys();
+}
+
+std::string BlockTrie::validate_keys() const {
+  IdMap<std::uint32_t> deepest;  // block with a record, by edge
+  std::string wrong;
+  const bool sound = keys_.check([&](TierKey key, Position at, bool recorded) {
+    const Edge& edge = edges_[at.edge];
+    if (at.edge == kTop || !edge.live || at.boundary == 0 || at.boundary > edge.length) {
+      wrong = "key " + std::to_string(key) + ": its place is gone";
+    } else if (recorded && before(at).edge != kTop && keys_.at(before(at)) == 0) {
+      wrong = "key " + std::to_string(key) + ": has a record, but the block before it has no key";
+    }
+    if (recorded) deepest[at.edge] = std::max(deepest[at.edge], at.boundary);
+    return wrong.empty();
+  });
+  if (!wrong.empty()) return wrong;
+  if (!sound) return "keys of blocks: wrong count, or one place with two";
+  for (EdgeId id = 0; id < edges_.id_limit(); ++id) {
+    if (edges_[id].live && edges_[id].recorded != deepest[id]) return edge_says(id, "wrong end of what has records");
+  }
   return {};
 }
 
@@ -99,7 +120,7 @@ std::string BlockTrie::validate_stops(EdgeId id, const AnchorCounts& children, c
   if (edge.end_children != count(children, edge.resident)) {
     return edge_says(id, "wrong count of cached children at its end");
   }
-  if (edge.length > edge.resident && anchors_at(edge, edge.length) == 0) {
+  if (edge.length > edge.resident && edge.length > edge.recorded && anchors_at(edge, edge.length) == 0) {
     return edge_says(id, "keeps tokens for nothing");
   }
   if (!edge.stops) return {};
@@ -164,8 +185,8 @@ std::string SnapshotTable::validate(const Gate::Closed&, BlockTrie::AnchorCounts
       return says(index, "is spilled and pinned");
     } else if (snapshot.queued != 0) {
       return says(index, "is spilled and in the order of eviction");
-    } else if (find_key(snapshot.key) != index) {
-      return says(index, "is not found by its tier key");
+    } else if (find_key(snapshot.key) != index || trie_.keys().is_known(snapshot.key)) {
+      return says(index, "is not found by its tier key, or a block has it too");
     }
     if (snapshot.kind != SnapshotKind::kTail) lane_nodes += 2;
     if (snapshot.kind == SnapshotKind::kPlain) continue;

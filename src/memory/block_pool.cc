@@ -2,6 +2,7 @@
 #include "cairn/block_pool.h"
 
 #include <optional>
+#include <string>
 #include <utility>
 
 #include "base/refuse.h"
@@ -11,7 +12,26 @@
 
 namespace cairn {
 
+namespace {
+
+void check_bytes(std::size_t bytes, std::size_t block_bytes) {
+  if (bytes == block_bytes) return;
+  refuse("bytes", std::to_string(bytes) + " given; a block has " + std::to_string(block_bytes));
+}
+
+}  // namespace
+
 BlockAllocator::~BlockAllocator() = default;
+
+std::size_t BlockAllocator::block_bytes() const noexcept {
+  return 0;
+}
+void BlockAllocator::copy_out(BlockId /*block*/, std::span<std::byte> /*to*/, CopyDone /*done*/) {
+  refuse("copy_out", "the bytes of these blocks can't be had: block_bytes() is 0");
+}
+void BlockAllocator::copy_in(BlockId /*block*/, std::span<const std::byte> /*from*/, CopyDone /*done*/) {
+  refuse("copy_in", "the bytes of these blocks can't be had: block_bytes() is 0");
+}
 
 // ---- BlockPool ----
 
@@ -69,6 +89,18 @@ PoolErrors BlockPool::errors() const {
 
 std::string BlockPool::validate() const {
   return impl_->ids.validate();
+}
+
+void BlockPool::copy_out(BlockId block, std::span<std::byte> to, CopyDone done) {
+  std::byte* const from = data(block);
+  check_bytes(to.size(), block_bytes());
+  device().copy_out(to, from, std::move(done));
+}
+
+void BlockPool::copy_in(BlockId block, std::span<const std::byte> from, CopyDone done) {
+  std::byte* const to = data(block);
+  check_bytes(from.size(), block_bytes());
+  device().copy_in(to, from, std::move(done));
 }
 
 std::byte* BlockPool::data(BlockId block) const {

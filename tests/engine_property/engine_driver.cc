@@ -37,10 +37,11 @@ void EngineDriver::run(const EngineOperation& operation) {
   using D = EngineDriver;
   // In the order of EngineOperationKind.
   constexpr std::array<Action, static_cast<std::size_t>(EngineOperationKind::kCount)> kActions = {
-      &D::admit,   &D::resume,  &D::serve,         &D::run_on, &D::compute,     &D::submit,     &D::done,
-      &D::fail,    &D::capture, &D::restore,       &D::append, &D::draft,       &D::verify,     &D::truncate,
-      &D::publish, &D::settle,  &D::check_bytes,   &D::fork,   &D::finish,      &D::preempt,    &D::abandon,
-      &D::replace, &D::clear,   &D::clear_adapter, &D::peek,   &D::hold_blocks, &D::hold_slots, &D::let_go,
+      &D::admit,   &D::resume,       &D::serve,         &D::run_on, &D::compute,     &D::submit,     &D::done,
+      &D::fail,    &D::capture,      &D::restore,       &D::append, &D::draft,       &D::verify,     &D::truncate,
+      &D::publish, &D::settle,       &D::check_bytes,   &D::fork,   &D::finish,      &D::preempt,    &D::abandon,
+      &D::replace, &D::clear,        &D::clear_adapter, &D::peek,   &D::hold_blocks, &D::hold_slots, &D::let_go,
+      &D::answer,  &D::direct_store, &D::flush,         &D::save,   &D::restart,
   };
   fault_ = operation.fault;
   note(name_of(operation.kind));
@@ -294,18 +295,26 @@ void EngineDriver::preempt(const EngineOperation& operation) {
 }
 
 void EngineDriver::abandon(const EngineOperation& operation) {
-  Sequence* const sequence = pick(operation);
-  if (sequence == nullptr) return;
-  note(sequence->verified.name());
-  attempt([&] { sequence->verified.abandon(); });
+  if (!sequences_.empty()) abandon(sequences_[operation.who % sequences_.size()]);
+}
+
+void EngineDriver::abandon(Sequence& sequence) {
+  note(sequence.verified.name());
+  if (sequence.loading) {
+    // It may be over already, but the lease has not been asked since.
+    ++loading_abandoned_;
+    strays_ = true;
+    count_reuse(sequence, sequence.from_memory, sequence.from_memory);
+  }
+  attempt([&] { sequence.verified.abandon(); });
   ++tally_.abandoned;
-  ended(*sequence);
+  ended(sequence);
 }
 
 void EngineDriver::replace(const EngineOperation& operation) {
   if (sequences_.size() < 2) return;
   Sequence* const sequence = pick(operation);
-  if (sequence == &sequences_.back()) return;
+  if (sequence == nullptr || sequence == &sequences_.back()) return;
   ++tally_.abandoned;
   if (!sequence->steps.empty()) {
     ++tally_.waits;
@@ -343,11 +352,13 @@ void EngineDriver::ended(Sequence& sequence) {
 
 void EngineDriver::clear(const EngineOperation& /*operation*/) {
   if (!alone_) return;
+  cleared_since_flush_ = true;
   cleared_blocks_known_ &= attempt([&] { cleared(shared_.clear()); });
 }
 
 void EngineDriver::clear_adapter(const EngineOperation& operation) {
   if (!alone_) return;
+  cleared_since_flush_ = true;
   cleared_blocks_known_ &= attempt([&] { cleared(shared_.clear(operation.who % kAdapterNames.size())); });
 }
 
@@ -383,21 +394,30 @@ void EngineDriver::end() {
   let_go();
   settle_all_steps();
   if (shared_.settings().ending == Ending::kOutliveManager) return;
+  end_all_sequences(shared_.settings().ending == Ending::kFinish);
+  if (!alone_) return;
+  shared_.tiers().quiesce();
+  strays_ = false;
+  check();
+  check_idle();
+  shared_.tiers().quiesce();
+}
+
+void EngineDriver::end_all_sequences(bool finish) {
   while (!sequences_.empty()) {
-    VerifiedSequence& verified = sequences_.back().verified;
-    if (shared_.settings().ending == Ending::kFinish) {
-      verified.check_everything();
-      verified.finish();
-      ++tally_.finished;
-    } else {
-      verified.abandon();
-      ++tally_.abandoned;
+    Sequence& sequence = sequences_.back();
+    if (finish && sequence.loading) {
+      wait_until_loaded(sequence);
+      if (!poll(sequence)) continue;  // it had to go
     }
-    ended(sequences_.back());
-  }
-  if (alone_) {
-    check();
-    check_idle();
+    if (finish) {
+      sequence.verified.check_everything();
+      sequence.verified.finish();
+      ++tally_.finished;
+      ended(sequence);
+    } else {
+      abandon(sequence);
+    }
   }
 }
 
@@ -405,6 +425,10 @@ void EngineDriver::end_orphans() {
   for (std::size_t i = 0; i < sequences_.size(); ++i) {
     VerifiedSequence& verified = sequences_[i].verified;
     if (i % 3 == 2) continue;  // dropped below
+    if (sequences_[i].loading) {
+      wait_until_loaded(sequences_[i]);
+      if (verified.lease().state() == LeaseState::kFailed) continue;
+    }
     verified.check_everything();
     if (!has_drafts(sequences_[i])) verified.append(std::array<TokenId, 1>{1});
     verified.publish();
@@ -416,7 +440,11 @@ void EngineDriver::end_orphans() {
 // ---- Helpers ----
 
 EngineDriver::Sequence* EngineDriver::pick(const EngineOperation& operation) {
-  return sequences_.empty() ? nullptr : &sequences_[operation.who % sequences_.size()];
+  if (sequences_.empty()) return nullptr;
+  Sequence& sequence = sequences_[operation.who % sequences_.size()];
+  if (!sequence.loading) return &sequence;
+  if (operation.cut % 4 == 0) wait_until_loaded(sequence);
+  return poll(sequence) ? &sequence : nullptr;
 }
 
 void EngineDriver::erase(const Sequence& sequence) {

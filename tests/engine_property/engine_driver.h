@@ -18,6 +18,7 @@
 #include <string>
 #include <vector>
 
+#include "engine_property/broken.h"
 #include "engine_property/engine_program.h"
 #include "engine_property/shared_engine.h"
 #include "replay/verified_sequence.h"
@@ -26,18 +27,13 @@
 
 namespace cairn::testing {
 
-// A promise was broken.
-class Broken : public std::runtime_error {
- public:
-  using std::runtime_error::runtime_error;
-};
-
 // What the driver's calls have come to; ManagerStats has the same.
 struct Tally {
   std::uint64_t requests = 0;
   std::uint64_t resumed = 0;
   std::uint64_t prompt_tokens = 0;
   std::uint64_t reused_tokens = 0;
+  std::uint64_t memory_tokens = 0;  // of those; only known to a driver that is alone
   std::uint64_t refused_admissions = 0;
   std::uint64_t refused_reserves = 0;
   std::uint64_t finished = 0;
@@ -73,7 +69,14 @@ class EngineDriver {
   void end();
   void end_orphans();
 
-  [[nodiscard]] const Tally& tally() const { return tally_; }
+  [[nodiscard]] const Tally& tally() const { return tally_; }  // with this manager
+  [[nodiscard]] Tally tally_in_all() const {
+    Tally sum = past_;
+    sum += tally_;
+    return sum;
+  }
+  [[nodiscard]] std::uint64_t restarts() const { return restarts_; }
+  [[nodiscard]] std::uint64_t loading_abandoned() const { return loading_abandoned_; }
 
  private:
   static constexpr std::size_t kSequencesMax = 5;
@@ -86,6 +89,8 @@ class EngineDriver {
     std::size_t floor = 0;               // it is not truncated below, nor below what is published
     std::size_t tokens_min = 0;          // that it has had: what follows is not media any more
     bool floor_known = true;             // else it may be lower: an allocation failed in a fork
+    bool loading = false;                // and so not counted yet
+    std::size_t from_memory = 0;         // while it is loading: what memory alone lets it reuse
     std::size_t joined_to = 0;           // computed_tokens() after it joined a step last
     std::vector<std::uint64_t> steps{};  // that it has a part in and that are not settled
   };
@@ -115,6 +120,7 @@ class EngineDriver {
   void run_on(const EngineOperation& operation);
   bool run_on(Sequence& sequence, const EngineOperation& operation);
   bool start(replay::VerifiedRequest request, std::size_t adapter);
+  void check_reuse(const Sequence& sequence, const Peeked& peeked, const ManagerStats& before);
   void failed_to_start(const replay::VerifiedRequest& request);
   void check_refusal(const replay::VerifiedRequest& request, const replay::VerifiedSequence::Start& start, bool idle);
   void peek(const EngineOperation& operation);
@@ -153,6 +159,23 @@ class EngineDriver {
   void clear_adapter(const EngineOperation& operation);
   void cleared(const ClearReport& report);
 
+  // ---- Stores (engine_driver_stores.cc) ----
+  void answer(const EngineOperation& operation);
+  void direct_store(const EngineOperation& operation);
+  void flush(const EngineOperation& operation);
+  void save(const EngineOperation& operation);
+  void restart(const EngineOperation& operation);
+  void end_all_sequences(bool finish);
+  // Whether it has come to the end of that. One that has failed has to go.
+  [[nodiscard]] bool poll(Sequence& sequence);
+  void wait_until_loaded(Sequence& sequence);
+  // Once, when it is not loading any more: what it reuses.
+  void count_reuse(Sequence& sequence, std::size_t reused, std::size_t from_memory);
+  void abandon(Sequence& sequence);
+  void check_stores(const ManagerStats& stats);
+  [[nodiscard]] bool any_loading() const;
+  [[nodiscard]] static bool has_failed(const Sequence& sequence);
+
   // ---- Somebody else ----
   void hold_blocks(const EngineOperation& operation);
   void hold_slots(const EngineOperation& operation);
@@ -168,6 +191,7 @@ class EngineDriver {
   // Lets an allocation fail in it, if the operation says so; false if it did and the call threw.
   template <class Call>
   bool attempt(const Call& call);
+  // None: there are none, or it is loading.
   [[nodiscard]] Sequence* pick(const EngineOperation& operation);
   void erase(const Sequence& sequence);
   [[nodiscard]] bool has_drafts(const Sequence& sequence) const;
@@ -182,6 +206,9 @@ class EngineDriver {
   std::ostream* trace_ = nullptr;
   PromptBook prompts_;
   Tally tally_;
+  Tally past_;  // with managers before this one
+  std::uint64_t restarts_ = 0;
+  std::uint64_t loading_abandoned_ = 0;
   std::uint8_t fault_ = 0;  // of the operation that is under way
 
   std::size_t named_ = 0;
@@ -196,6 +223,10 @@ class EngineDriver {
   std::uint64_t cleared_blocks_ = 0;
   bool cleared_blocks_known_ = true;  // a clear that threw may have done a part of its work
   std::size_t since_references_ = 0;
+  std::size_t since_files_ = 0;
+  // Leases that were loading have gone: what is fetched for them comes all the same.
+  bool strays_ = false;
+  bool cleared_since_flush_ = false;
 };
 
 }  // namespace cairn::testing

@@ -55,6 +55,7 @@ VerifiedRequest EngineDriver::make_request(const EngineOperation& operation) {
   if (extra % 5 == 0) request.media = media_of(operation, shared_.settings().block_size, request.tokens.size());
   if (extra % 32 == 1) request.no_read = true;
   if (extra % 32 == 2) request.no_publish = true;
+  if (extra % 32 == 4) request.no_fetch = true;
   if (extra % 32 == 3) request.reuse_tokens_max = operation.cut % (request.tokens.size() + 1);
   if (extra % 3 != 0) request.reserve_tokens = operation.run_a % (request.tokens.size() + 1);
   return request;
@@ -79,6 +80,11 @@ void EngineDriver::serve(const EngineOperation& operation) {
   admit(operation);
   if (sequences_.size() == before) return;
   Sequence& sequence = sequences_.back();
+  if (sequence.loading) {
+    if (operation.cut % 4 == 0) return;
+    wait_until_loaded(sequence);
+    if (!poll(sequence)) return;
+  }
   if (!run_on(sequence, operation)) return;
   if (!attempt([&] { sequence.verified.finish(); })) return;
   ++tally_.finished;
@@ -103,9 +109,9 @@ bool EngineDriver::run_on(Sequence& sequence, const EngineOperation& operation) 
 bool EngineDriver::start(VerifiedRequest request, std::size_t adapter) {
   const std::uint64_t clears = shared_.clears();
   request.weights = shared_.weights(adapter);
-  const bool idle = sequences_.empty() && waiting_.empty() && held_blocks_.empty();
+  const bool idle = sequences_.empty() && waiting_.empty() && held_blocks_.empty() && !strays_;
   const Peeked peeked = alone_ ? shared_.manager().peek(request.view()) : Peeked{};
-  const std::uint64_t matched_before = alone_ ? shared_.manager().stats().matched_tokens : 0;
+  const ManagerStats before = alone_ ? shared_.manager().stats() : ManagerStats{};
 
   std::optional<VerifiedSequence::Start> start;
   VerifiedRequest handed_over = request;
@@ -115,54 +121,66 @@ bool EngineDriver::start(VerifiedRequest request, std::size_t adapter) {
   }
   if (!start->sequence) {
     ++tally_.refused_admissions;
-    check_refusal(request, *start, alone_ && idle);
+    // What leaves for the store is free a little later.
+    check_refusal(request, *start, alone_ && idle && !shared_.tiers().holds());
     return false;
-  }
-  const Lease& lease = start->sequence->lease();
-  const std::size_t first = lease.first_token_to_compute();
-  note(request.name, request.tokens.size(), "tokens, computes from", first, "session", request.session, "adapter",
-       request.adapter, request.adapter_generation, request.tenant_salt, "media", request.media.size());
-  if (request.resumed) {
-    ++tally_.resumed;
-  } else {
-    ++tally_.requests;
-    tally_.prompt_tokens += request.tokens.size();
-    tally_.reused_tokens += first;
-  }
-  if (alone_) {
-    const std::uint64_t matched = shared_.manager().stats().matched_tokens - matched_before;
-    const bool kept = first == peeked.reusable_tokens && (request.resumed || matched == peeked.matched_tokens);
-    // Where state ends within a block, that is copied; if there is no room for both, nothing is reused.
-    const bool given_up = first == 0 && matched == 0 && peeked.reusable_tokens % shared_.settings().block_size != 0;
-    if (!kept && !given_up) {
-      throw Broken(fmt::format("{}: peek promised {} tokens of {} that match, and admit reuses {} of {}", request.name,
-                               peeked.reusable_tokens, peeked.matched_tokens, first, matched));
-    }
   }
   const std::size_t tokens = request.tokens.size();
   Sequence sequence{.verified = std::move(*start->sequence),
                     .request = std::move(request),
                     .adapter = adapter,
-                    .floor = first,
-                    .tokens_min = tokens};
-  // A clear came between: nobody can say with which weights it has to go on.
-  if (clears % 2 != 0 || shared_.clears() != clears) {
-    ++tally_.abandoned;
+                    .tokens_min = tokens,
+                    .loading = true};
+  // What it shows of itself while it is loading is what memory has; it may take note that it is over in between.
+  sequence.from_memory = sequence.verified.lease().first_token_to_compute();
+  if (alone_) check_reuse(sequence, peeked, before);
+  const bool going = sequence.verified.loaded() && !has_failed(sequence);
+  note(sequence.request.name, tokens, "tokens, computes from", sequence.from_memory, going ? "" : "loading", "session",
+       sequence.request.session, "adapter", sequence.request.adapter, sequence.request.adapter_generation,
+       sequence.request.tenant_salt, "media", sequence.request.media.size());
+  if (sequence.request.resumed) ++tally_.resumed;
+  sequences_.push_back(std::move(sequence));
+  Sequence& started = sequences_.back();
+  if (going) {
+    count_reuse(started, started.verified.lease().first_token_to_compute(),
+                std::min(started.from_memory, peeked.reusable_tokens));
+  } else if (started.verified.loaded()) {
+    static_cast<void>(poll(started));
     return true;
   }
-  sequences_.push_back(std::move(sequence));
+  // A clear came between: nobody can say with which weights it has to go on.
+  if (clears % 2 != 0 || shared_.clears() != clears) abandon(started);
   return true;
+}
+
+void EngineDriver::check_reuse(const Sequence& sequence, const Peeked& peeked, const ManagerStats& before) {
+  const ManagerStats stats = shared_.manager().stats();
+  const std::size_t first = sequence.from_memory;
+  const std::uint64_t matched = stats.matched_tokens - before.matched_tokens;
+  // Some of it may have come from the store at once.
+  const bool fetched = stats.fetches > before.fetches;
+  const bool counted = !sequence.request.resumed && stats.requests > before.requests;
+  const bool kept = fetched ? first >= peeked.reusable_tokens && (!counted || matched >= peeked.matched_tokens)
+                            : first == peeked.reusable_tokens && (!counted || matched == peeked.matched_tokens);
+  // Where state ends within a block, that is copied; if there is no room for both, nothing is reused.
+  const bool given_up = first == 0 && matched == 0 && peeked.reusable_tokens % shared_.settings().block_size != 0;
+  if (kept || given_up) return;
+  throw Broken(fmt::format("{}: peek promised {} tokens of {} that match, and admit reuses {} of {}{}",
+                           sequence.request.name, peeked.reusable_tokens, peeked.matched_tokens, first, matched,
+                           fetched ? ", having fetched" : ""));
 }
 
 // An allocation failed. If that was after the admission, the lease has been dropped again.
 void EngineDriver::failed_to_start(const VerifiedRequest& request) {
   const ManagerStats stats = shared_.manager().stats();
   if (stats.requests == tally_.requests && stats.resumed == tally_.resumed) return;
+  strays_ = true;  // maybe
   ++(request.resumed ? tally_.resumed : tally_.requests);
   ++tally_.abandoned;
   if (request.resumed) return;
   tally_.prompt_tokens += request.tokens.size();
   tally_.reused_tokens = stats.reused_tokens;
+  tally_.memory_tokens = stats.reused_from_memory_tokens;
 }
 
 void EngineDriver::check_refusal(const VerifiedRequest& request, const VerifiedSequence::Start& start, bool idle) {

@@ -19,11 +19,12 @@ struct KindInfo {
   std::size_t weight;  // how often, of 256
 };
 constexpr std::array<KindInfo, kKinds> kKindInfo = {{
-    {"admit", 24},  {"resume", 7},      {"serve", 20},     {"run on", 14}, {"compute", 48}, {"submit", 8},
-    {"done", 32},   {"fail", 3},        {"capture", 8},    {"restore", 2}, {"append", 11},  {"draft", 5},
-    {"verify", 6},  {"truncate", 7},    {"publish", 10},   {"settle", 4},  {"check", 3},    {"fork", 6},
+    {"admit", 24},  {"resume", 7},      {"serve", 20},     {"run on", 12}, {"compute", 44}, {"submit", 8},
+    {"done", 30},   {"fail", 3},        {"capture", 8},    {"restore", 2}, {"append", 9},   {"draft", 5},
+    {"verify", 5},  {"truncate", 6},    {"publish", 10},   {"settle", 4},  {"check", 3},    {"fork", 6},
     {"finish", 12}, {"preempt", 6},     {"abandon", 5},    {"replace", 1}, {"clear", 1},    {"clear adapter", 1},
-    {"peek", 2},    {"hold blocks", 2}, {"hold slots", 2}, {"let go", 6},
+    {"peek", 2},    {"hold blocks", 2}, {"hold slots", 2}, {"let go", 6},  {"answer", 6},   {"store", 3},
+    {"flush", 1},   {"save", 1},        {"restart", 1},
 }};
 
 constexpr auto kKindOfByte = [] {
@@ -40,6 +41,41 @@ constexpr std::array<std::size_t, 4> kBlockSizes = {1, 2, 4, 8};
 constexpr std::array<std::size_t, 8> kBlocks = {3, 4, 6, 9, 14, 24, 40, 64};
 constexpr std::array<std::size_t, 8> kSlots = {1, 1, 2, 2, 3, 4, 8, 16};
 constexpr std::array<std::size_t, 4> kNameLimits = {0, 1, 4, 4096};
+
+// How often which store, of 32. Those with files are slow.
+StoreKind store_of(std::size_t number) {
+  if (number < 12) return StoreKind::kNone;
+  if (number < 21) return StoreKind::kRam;
+  if (number < 30) return StoreKind::kHeld;
+  return number < 31 ? StoreKind::kFile : StoreKind::kRamBeforeFile;
+}
+
+void decode_store(const std::array<std::uint8_t, kRecordBytes>& record, EngineSettings& settings) {
+  constexpr std::array<std::size_t, 8> kRecords = {1, 2, 3, 5, 8, 13, 30, 100};
+  constexpr std::uint64_t kMarginBytes = std::uint64_t{264} << 10;  // of a file store, for all but records
+  constexpr std::uint64_t kRecordOnDisk = 8192;
+  constexpr std::array<std::pair<double, double>, 4> kRates = {{{0, 0}, {1e12, 1}, {0, 1}, {1, 1e12}}};
+  settings.store = store_of(record[0] % 32);
+  if (settings.store == StoreKind::kNone) return;
+  settings.ram_records = kRecords[record[1] % kRecords.size()];
+  settings.file_bytes = kMarginBytes + kRecords[record[1] / 8 % kRecords.size()] * kRecordOnDisk;
+  settings.uring = record[1] >= 128;
+  settings.held_tier = record[2] % 2 == 0 ? Tier::kRam : Tier::kFile;
+  settings.copies_are_late = record[2] / 2 % 2 == 0;
+  settings.spill.write_through = record[2] / 4 % 4 == 0;
+  settings.spill.block_uses_min = record[2] / 16 % 4 == 0 ? 2 : 1;
+  settings.spill.block_tokens_min = record[3] % 4 == 0 ? 2 * settings.block_size : 0;
+  settings.spill.snapshot_tokens_min = record[3] / 4 % 4 == 0 ? 3 : 0;
+  settings.spill.fetch_tokens_min = record[3] / 16 % 4 == 0 ? 6 : 1;
+  settings.spill.fetch_depth = record[4] % 4 == 0 ? 64 : record[4] % 4;
+  const auto [fetch, prefill] = kRates[record[4] / 4 % 8 < 7 ? record[4] / 4 % 3 : 3];
+  settings.spill.fetch_bytes_per_s = fetch;
+  settings.spill.prefill_tokens_per_s = prefill;
+  // Failing allocations are for programs of one thread.
+  if (settings.store == StoreKind::kFile || settings.store == StoreKind::kRamBeforeFile) {
+    settings.allocations_fail = false;
+  }
+}
 
 }  // namespace
 
@@ -74,7 +110,9 @@ EngineProgram decode_engine_program(std::span<const std::uint8_t> bytes) {
   settings.allocations_fail = record[6] % 2 == 0;
   settings.ending = static_cast<Ending>(record[7] % 3);
 
-  for (std::size_t at = kRecordBytes; at < bytes.size(); at += kRecordBytes) {
+  read_record(kRecordBytes);
+  decode_store(record, settings);
+  for (std::size_t at = 2 * kRecordBytes; at < bytes.size(); at += kRecordBytes) {
     read_record(at);
     const auto fault = static_cast<std::uint8_t>(record[7] < 32 ? record[7] : 0);
     program.operations.push_back({.kind = kKindOfByte[record[0]],
@@ -92,13 +130,23 @@ EngineProgram decode_engine_program(std::span<const std::uint8_t> bytes) {
 std::string describe(const EngineSettings& s) {
   constexpr std::array<std::string_view, 3> kModels = {"attention-only", "hybrid", "recurrent"};
   constexpr std::array<std::string_view, 3> kEndings = {"finish", "abandon", "outlive the manager"};
+  constexpr std::array<std::string_view, 5> kStores = {"no store", "RAM", "files", "RAM before files", "a held store"};
+  const std::string store = fmt::format(
+      "{} ({} records in RAM, {} bytes in files, {}), copies late {}; write through {}, uses min {}, tokens min {} "
+      "and {}, "
+      "fetches from {} tokens, {} at once, at {} bytes/s against {} tokens/s",
+      kStores[static_cast<std::size_t>(s.store)], s.ram_records, s.file_bytes,
+      s.held_tier == Tier::kRam ? "RAM" : "file", s.copies_are_late, s.spill.write_through, s.spill.block_uses_min,
+      s.spill.block_tokens_min, s.spill.snapshot_tokens_min, s.spill.fetch_tokens_min, s.spill.fetch_depth,
+      s.spill.fetch_bytes_per_s, s.spill.prefill_tokens_per_s);
   return fmt::format(
       "{} model, {} blocks of {} tokens, {} slots of {} shards, up to {} tokens; tails {}, branch points {}, "
       "checkpoints every {}, snapshots shared {}; {} idle adapters, {} idle media; allocations fail {}; at the end "
-      "sequences {}",
+      "sequences {}; {}",
       kModels[static_cast<std::size_t>(s.model)], s.blocks, s.block_size, s.slots, s.shards, s.tokens_max,
       s.capture_tails, s.capture_branch_points, s.checkpoint_every_tokens, s.share_snapshots_across_sessions,
-      s.adapters_max, s.media_max, s.allocations_fail, kEndings[static_cast<std::size_t>(s.ending)]);
+      s.adapters_max, s.media_max, s.allocations_fail, kEndings[static_cast<std::size_t>(s.ending)],
+      s.store == StoreKind::kNone ? "no store" : store);
 }
 
 }  // namespace cairn::testing

@@ -1,9 +1,13 @@
 // From bytes to what an engine does with a CacheManager: settings and a list of operations.
 //
-// The same scheme as support/operation_decoder.h: a header and then one record of kRecordBytes for each operation, so
+// The same scheme as support/operation_decoder.h: two records for the settings (the second for the store) and
+// then one record of kRecordBytes for each operation, so
 // that a failing program can be made smaller by leaving records out. Every byte string is a program.
 #ifndef CAIRN_TESTS_ENGINE_PROPERTY_ENGINE_PROGRAM_H_
 #define CAIRN_TESTS_ENGINE_PROPERTY_ENGINE_PROGRAM_H_
+
+#include <cairn/cache_manager.h>
+#include <cairn/spill_store.h>
 
 #include <cstddef>
 #include <cstdint>
@@ -44,6 +48,11 @@ enum class EngineOperationKind : std::uint8_t {
   kHoldBlocks,  // somebody else takes blocks out of the pool
   kHoldSlots,   // or slots
   kLetGo,       // and gives them back
+  kAnswer,      // the store or the device does some of what it holds back, well or not
+  kStore,       // the store is told how to go on: gets held back or failed, puts refused, a record lost
+  kFlush,
+  kSave,
+  kRestart,  // of the manager and the store
   kCount,
 };
 
@@ -66,6 +75,10 @@ enum class ModelKind : std::uint8_t { kAttention, kHybrid, kRecurrent };
 // What becomes of the sequences that are left at the end of a program.
 enum class Ending : std::uint8_t { kFinish, kAbandon, kOutliveManager };
 
+enum class StoreKind : std::uint8_t { kNone, kRam, kFile, kRamBeforeFile, kHeld };
+
+inline constexpr std::size_t kShardBytes = 16;  // of a snapshot's shard
+
 struct EngineSettings {
   ModelKind model = ModelKind::kAttention;
   std::size_t block_size = 4;
@@ -80,6 +93,13 @@ struct EngineSettings {
   std::size_t adapters_max = 4;
   std::size_t media_max = 4;
   bool allocations_fail = false;
+  StoreKind store = StoreKind::kNone;
+  std::size_t ram_records = 0;
+  std::uint64_t file_bytes = 0;  // on disk
+  bool uring = false;            // else pread and pwrite in threads
+  Tier held_tier = Tier::kRam;   // that a held store says it is
+  bool copies_are_late = false;
+  SpillOptions spill{};
   Ending ending = Ending::kFinish;
 };
 

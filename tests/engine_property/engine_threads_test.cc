@@ -64,7 +64,10 @@ class Crew {
       }
     }
     drivers.clear();
+    guarded([&] { shared_.tiers().quiesce(); });
+    if (failure_.empty()) failure_ = shared_.tiers().validate_files();
     if (failure_.empty()) failure_ = shared_.what_is_left();
+    if (failure_.empty()) failure_ = shared_.tiers().what_is_left();
     report.failure = failure_;
     return report;
   }
@@ -74,6 +77,7 @@ class Crew {
     EngineSettings settings = decode_engine_program(random_program_bytes(seed, 0)).settings;
     settings.blocks *= settings.blocks == 0 ? 0 : kThreads;
     settings.allocations_fail = false;
+    if (settings.store == StoreKind::kHeld) settings.store = StoreKind::kRam;  // for one thread
     return settings;
   }
 

@@ -7,38 +7,11 @@
 #include <optional>
 #include <string_view>
 
+#include "engine_property/manager_counts.h"
 #include "engine_property/shared_engine.h"
 
 namespace cairn::testing {
 namespace {
-
-struct Field {
-  std::string_view name;
-  std::uint64_t ManagerStats::* field;
-};
-constexpr std::array kFields = {
-    Field{"requests", &ManagerStats::requests},
-    Field{"resumed", &ManagerStats::resumed},
-    Field{"reused tokens", &ManagerStats::reused_tokens},
-    Field{"computed tokens", &ManagerStats::computed_tokens},
-    Field{"matched tokens", &ManagerStats::matched_tokens},
-    Field{"tokens without state", &ManagerStats::stateless_tokens},
-    Field{"refused admissions", &ManagerStats::refused_admissions},
-    Field{"refused reserves", &ManagerStats::refused_reserves},
-    Field{"published blocks", &ManagerStats::published_blocks},
-    Field{"deduplicated blocks", &ManagerStats::deduplicated_blocks},
-    Field{"evicted blocks", &ManagerStats::evicted_blocks},
-    Field{"captures published", &ManagerStats::captures_published},
-    Field{"captures declined", &ManagerStats::captures_declined},
-    Field{"captures abandoned", &ManagerStats::captures_abandoned},
-    Field{"evicted snapshots", &ManagerStats::evicted_snapshots},
-    Field{"finished", &ManagerStats::finished},
-    Field{"preempted", &ManagerStats::preempted},
-    Field{"abandoned", &ManagerStats::abandoned},
-    Field{"forks", &ManagerStats::forks},
-    Field{"failed steps", &ManagerStats::failed_steps},
-    Field{"waits", &ManagerStats::waits},
-};
 
 struct CountField {
   std::string_view name;
@@ -56,14 +29,18 @@ constexpr std::array kCountFields = {
 EngineReport& EngineReport::operator+=(const EngineReport& other) {
   operations += other.operations;
   tally += other.tally;
-  for (const Field& field : kFields) stats.*field.field += other.stats.*field.field;
+  loading_abandoned += other.loading_abandoned;
+  restarts += other.restarts;
+  for (const CountOfManager& field : kCountsOfManager) stats.*field.field += other.stats.*field.field;
   for (const CountField& field : kCountFields) counts.*field.field += other.counts.*field.field;
   return *this;
 }
 
 std::string EngineReport::describe() const {
-  std::string text = fmt::format("{} operations, {} failed allocations", operations, tally.failed_allocations);
-  for (const Field& field : kFields) text += fmt::format(", {} {}", stats.*field.field, field.name);
+  std::string text =
+      fmt::format("{} operations, {} failed allocations, {} restarts, {} leases abandoned while loading", operations,
+                  tally.failed_allocations, restarts, loading_abandoned);
+  for (const CountOfManager& field : kCountsOfManager) text += fmt::format(", {} {}", stats.*field.field, field.name);
   for (const CountField& field : kCountFields) text += fmt::format(", {} {}", counts.*field.field, field.name);
   return text;
 }
@@ -74,16 +51,18 @@ std::string EngineReport::what_never_happened() const {
     if (count == 0) never += fmt::format("{}{}", never.empty() ? "" : ", ", name);
   };
   look("failed allocations", tally.failed_allocations);
-  for (const Field& field : kFields) look(field.name, stats.*field.field);
+  look("restarts", restarts);
+  look("leases abandoned while loading", loading_abandoned);
+  for (const CountOfManager& field : kCountsOfManager) look(field.name, stats.*field.field);
   for (const CountField& field : kCountFields) look(field.name, counts.*field.field);
   return never;
 }
 
-EngineReport run_engine_program(const EngineProgram& program, std::ostream* trace) {
+EngineReport run_engine_program(const EngineProgram& program, std::ostream* trace, std::shared_ptr<FaultPlan> faults) {
   EngineReport report;
   try {
     if (trace != nullptr) *trace << describe(program.settings) << '\n';
-    SharedEngine shared(program.settings);
+    SharedEngine shared(program.settings, std::move(faults));
     EngineDriver driver(shared, "r", true);
     driver.trace_to(trace);
     for (const EngineOperation& operation : program.operations) {
@@ -93,12 +72,17 @@ EngineReport run_engine_program(const EngineProgram& program, std::ostream* trac
       if (trace != nullptr) *trace << '\n';
     }
     driver.end();
-    report.tally = driver.tally();
-    report.stats = shared.manager().stats();
+    report.tally = driver.tally_in_all();
+    report.stats = shared.stats_in_all();
+    report.loading_abandoned = driver.loading_abandoned();
+    report.restarts = driver.restarts();
     report.counts = shared.engine().counts();
     shared.destroy_manager();
     driver.end_orphans();
+    shared.tiers().quiesce();
     report.failure = shared.what_is_left();
+    report.store = shared.tiers().stats();
+    if (report.failure.empty()) report.failure = shared.tiers().what_is_left();
   } catch (const std::exception& error) {
     report.failure = error.what();
     if (report.failure.empty()) report.failure = "an exception without words";

@@ -6,6 +6,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <ostream>
 #include <string>
 
@@ -21,6 +22,9 @@ struct EngineReport {
   Tally tally;
   ManagerStats stats;
   replay::VerifyingEngineCounts counts;
+  SpillStats store;
+  std::uint64_t restarts = 0;
+  std::uint64_t loading_abandoned = 0;
 
   // Adds what was counted.
   EngineReport& operator+=(const EngineReport& other);
@@ -29,7 +33,9 @@ struct EngineReport {
   [[nodiscard]] std::string what_never_happened() const;
 };
 
-[[nodiscard]] EngineReport run_engine_program(const EngineProgram& program, std::ostream* trace = nullptr);
+// With a plan, its store has those faults (TestTiers).
+[[nodiscard]] EngineReport run_engine_program(const EngineProgram& program, std::ostream* trace = nullptr,
+                                              std::shared_ptr<FaultPlan> faults = nullptr);
 
 }  // namespace cairn::testing
 

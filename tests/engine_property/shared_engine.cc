@@ -2,35 +2,63 @@
 
 #include <fmt/format.h>
 
+#include "engine_property/broken.h"
+#include "engine_property/manager_counts.h"
 #include "replay/verifying_model.h"
 
 namespace cairn::testing {
 
-SharedEngine::SharedEngine(const EngineSettings& settings) : settings_(settings) {
-  constexpr std::size_t kShardBytes = 16;
+SharedEngine::SharedEngine(const EngineSettings& settings, std::shared_ptr<FaultPlan> faults)
+    : settings_(settings), tiers_(settings, std::move(faults)) {
   if (settings.blocks > 0) {
-    blocks_ = std::make_shared<BlockPool>(
-        BlockPoolOptions{.blocks = settings.blocks, .block_bytes = settings.block_size * replay::kKvBytesPerToken});
+    blocks_ =
+        std::make_shared<BlockPool>(BlockPoolOptions{.blocks = settings.blocks,
+                                                     .block_bytes = settings.block_size * replay::kKvBytesPerToken,
+                                                     .device = tiers_.device()});
   }
   if (settings.slots > 0) {
-    slots_ = std::make_shared<SnapshotPool>(SnapshotPoolOptions{
-        .slots = settings.slots, .slot_bytes = settings.shards * kShardBytes, .shards = settings.shards});
+    slots_ = std::make_shared<SnapshotPool>(SnapshotPoolOptions{.slots = settings.slots,
+                                                                .slot_bytes = settings.shards * kShardBytes,
+                                                                .shards = settings.shards,
+                                                                .device = tiers_.device()});
   }
-  manager_.emplace(CacheManagerOptions{.block_size = settings.block_size,
-                                       .blocks = blocks_,
-                                       .snapshots = slots_,
-                                       .share_snapshots_across_sessions = settings.share_snapshots_across_sessions,
-                                       .capture_tails = settings.capture_tails,
-                                       .capture_branch_points = settings.capture_branch_points,
-                                       .checkpoint_every_tokens = settings.checkpoint_every_tokens,
-                                       .adapters_max = settings.adapters_max,
-                                       .media_max = settings.media_max,
-                                       .hash_seed = 1});
+  start_manager();
   engine_.emplace(replay::VerifyingEngineOptions{.manager = *manager_,
                                                  .block_size = settings.block_size,
                                                  .blocks = blocks_,
                                                  .snapshots = slots_,
                                                  .strict = true});
+}
+
+void SharedEngine::start_manager() {
+  manager_.emplace(CacheManagerOptions{.block_size = settings_.block_size,
+                                       .blocks = blocks_,
+                                       .snapshots = slots_,
+                                       .store = tiers_.store(),
+                                       .spill = tiers_.spill(),
+                                       .share_snapshots_across_sessions = settings_.share_snapshots_across_sessions,
+                                       .capture_tails = settings_.capture_tails,
+                                       .capture_branch_points = settings_.capture_branch_points,
+                                       .checkpoint_every_tokens = settings_.checkpoint_every_tokens,
+                                       .adapters_max = settings_.adapters_max,
+                                       .media_max = settings_.media_max,
+                                       .hash_seed = 1});
+}
+
+// The engine knows where the manager is: the next one is at the same place.
+void SharedEngine::restart(bool empty) {
+  past_ = stats_in_all();
+  manager_.reset();
+  tiers_.quiesce();
+  if (const std::string left = what_is_left(); !left.empty()) throw Broken("at a restart " + left);
+  tiers_.open_again(empty);
+  start_manager();
+}
+
+ManagerStats SharedEngine::stats_in_all() const {
+  ManagerStats sum = manager_->stats();
+  for (const CountOfManager& count : kCountsOfManager) sum.*count.field += past_.*count.field;
+  return sum;
 }
 
 // Old weights are right until the manager has said that it has cleared: if it throws, they stay.

@@ -60,14 +60,16 @@ TEST_P(AllocationFailure, LeavesTheIndexAsItWasBeforeTheCall) {
     const RunReport report = run_in_lockstep(program, nullptr, &faults);
     ASSERT_EQ(report.failure, "") << "seed " << seed << ", operation " << report.operation;
   }
-  for (const char* name : {"lookup", "acquire", "insert", "insert_with_snapshot", "extend", "evict",
-                           "insert_intermediate_snapshot", "insert_tail_snapshot", "insert_tail_sibling_snapshot",
-                           "evict_snapshot_to_tier", "promote_snapshot", "clear"}) {
+  for (const char* name :
+       {"lookup", "acquire", "insert", "insert_with_snapshot", "extend", "evict", "insert_intermediate_snapshot",
+        "insert_tail_snapshot", "insert_tail_sibling_snapshot", "evict_snapshot_to_tier", "promote_snapshot", "clear",
+        "evict_blocks_to_tier", "save_blocks", "spilled_snapshot", "promote_and_pin", "register_stored_block",
+        "register_spilled_snapshot"}) {
     EXPECT_GT(faults.failures(name), 0U) << name << " never failed: nothing was tested";
   }
   for (const char* name : {"truncate", "release", "release_matched", "find_snapshot", "take_orphaned_tier_keys",
                            "forget_snapshot_tier_key", "evict_snapshot_lru", "peek_matched_tokens", "unpin_snapshot",
-                           "peek", "peek_snapshot"}) {
+                           "peek", "peek_snapshot", "forget_tier_key"}) {
     EXPECT_GT(faults.done(name), 0U) << name << " was never called";
   }
   EXPECT_EQ(faults.failures("unpin_snapshot"), 0U) << "whoever gives a pin back can't be told to try again";

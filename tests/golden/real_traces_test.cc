@@ -522,5 +522,109 @@ TEST_F(RealTracesVerified, ConversationTraceInBlocksOf16AgreesWithTheIndexAlone)
   EXPECT_EQ(leases.evicted_blocks, index.evicted_blocks);
 }
 
+// ---- With a RAM tier, which answers within each call: the same every time ----
+
+struct Tiered {
+  std::uint64_t reused_tokens = 0;
+  std::uint64_t from_memory_tokens = 0;
+  std::uint64_t evicted_blocks = 0;
+  std::uint64_t fetched_blocks = 0;
+  std::uint64_t fetched_snapshots = 0;
+  std::uint64_t evicted_records = 0;
+  bool operator==(const Tiered&) const = default;
+};
+
+void PrintTo(const Tiered& tiered, std::ostream* out) {
+  *out << ".reused_tokens = " << tiered.reused_tokens << ", .from_memory_tokens = " << tiered.from_memory_tokens
+       << ", .evicted_blocks = " << tiered.evicted_blocks << ", .fetched_blocks = " << tiered.fetched_blocks
+       << ", .fetched_snapshots = " << tiered.fetched_snapshots << ", .evicted_records = " << tiered.evicted_records;
+}
+
+Tiered tiered(const Trace& trace, VerifiedReplayOptions options, std::size_t blocks, std::size_t records) {
+  constexpr std::size_t kRecordBytes = 8192;  // a header, and a payload of at most 4 KiB
+  // Whether a fetch pays must not depend on the clock.
+  options.tiers = TierOptions{.ram_bytes = records * kRecordBytes,
+                              .spill = {.fetch_tokens_min = 1, .fetch_bytes_per_s = 1e12, .prefill_tokens_per_s = 1}};
+  const VerifiedResult result = replay_verified(trace.workload, blocks, options);
+  EXPECT_EQ(result.rejected, 0U);
+  EXPECT_EQ(result.prompt_tokens, trace.workload.prompt_tokens());
+  EXPECT_EQ(result.tiers->failed_fetches, 0U);
+  EXPECT_EQ(result.tiers->declined_spills, 0U);
+  EXPECT_EQ(result.tiers->reused_from_memory_tokens + result.tiers->reused_from_ram_tier_tokens, result.reused_tokens);
+  EXPECT_LE(result.tiers->store.ram_records, records);
+  return {.reused_tokens = result.reused_tokens,
+          .from_memory_tokens = result.tiers->reused_from_memory_tokens,
+          .evicted_blocks = result.evicted_blocks,
+          .fetched_blocks = result.tiers->fetched_blocks,
+          .fetched_snapshots = result.tiers->fetched_snapshots,
+          .evicted_records = result.tiers->store.evicted_records};
+}
+
+struct TieredCase {
+  std::size_t block_tokens;
+  std::size_t blocks;
+  SnapshotOptions snapshots;
+  std::size_t records;  // that the RAM tier holds in the hybrid run: not all
+};
+
+void expect_tiered(const std::string& path, const TieredCase& sizes, const Tiered& hybrid) {
+  constexpr std::size_t kEverything = 200'000;
+  const Trace trace = trace_of(path, sizes.block_tokens);
+  const VerifiedReplayOptions attention{.replay = {.block_size = sizes.block_tokens}};
+  // No prompt of these is cached up to its very end, so what is reused is what the ids of all before it imply.
+  const Tiered all = tiered(trace, attention, sizes.blocks, kEverything);
+  EXPECT_EQ(all.reused_tokens, naive(path, sizes.block_tokens, kUnbounded).matched_tokens);
+  EXPECT_EQ(all.evicted_records, 0U);
+  EXPECT_GT(all.fetched_blocks, 0U);
+  VerifiedReplayOptions options = attention;
+  options.snapshots = sizes.snapshots;
+  EXPECT_EQ(tiered(trace, options, sizes.blocks, sizes.records), hybrid);
+}
+
+TEST_F(RealTracesVerified, ConversationTraceWithARamTier) {
+  CAIRN_NEED_TRACE(path, "conversation_trace.jsonl");
+  expect_tiered(first_lines(path, 2000),
+                {.block_tokens = 512,
+                 .blocks = 3000,
+                 .snapshots = {.slots = 300, .slot_bytes = 1000, .checkpoint_every_tokens = 2048},
+                 .records = 10'000},
+                {.reused_tokens = 5'431'808,
+                 .from_memory_tokens = 1'139'200,
+                 .evicted_blocks = 46'106,
+                 .fetched_blocks = 7'200,
+                 .fetched_snapshots = 297,
+                 .evicted_records = 40'273});
+}
+
+TEST_F(RealTracesVerified, SyntheticTraceWithARamTier) {
+  CAIRN_NEED_TRACE(path, "synthetic_trace.jsonl");
+  expect_tiered(first_lines(path, 1500),
+                {.block_tokens = 512,
+                 .blocks = 3000,
+                 .snapshots = {.slots = 300, .slot_bytes = 1000, .checkpoint_every_tokens = 2048},
+                 .records = 10'000},
+                {.reused_tokens = 2'453'504,
+                 .from_memory_tokens = 358'912,
+                 .evicted_blocks = 29'177,
+                 .fetched_blocks = 3'360,
+                 .fetched_snapshots = 85,
+                 .evicted_records = 23'492});
+}
+
+TEST_F(RealTracesVerified, AgentTraceWithARamTier) {
+  CAIRN_NEED_TRACE(path, "agent_sessions_trace.jsonl.zst");
+  expect_tiered(first_lines(path, 300),
+                {.block_tokens = 64,
+                 .blocks = 8'000,
+                 .snapshots = {.slots = 400, .slot_bytes = 1000, .checkpoint_every_tokens = 4096},
+                 .records = 5'000},
+                {.reused_tokens = 11'856'064,
+                 .from_memory_tokens = 8'421'504,
+                 .evicted_blocks = 141'151,
+                 .fetched_blocks = 53'154,
+                 .fetched_snapshots = 0,
+                 .evicted_records = 124'232});
+}
+
 }  // namespace
 }  // namespace cairn::replay

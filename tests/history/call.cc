@@ -22,6 +22,8 @@ constexpr auto kNames = std::to_array<std::string_view>({
     "find_snapshot(pin)",
     "unpin_snapshot",
     "evict",
+    "evict_blocks_to_tier",
+    "forget_tier_key",
     "insert_intermediate_snapshot",
     "insert_tail_snapshot",
     "insert_tail_sibling_snapshot",
@@ -55,6 +57,10 @@ class Performer {
         return cache_.peek_matched_tokens(call_.tokens, block_size_, call_.adapter_id);
       case CallKind::kEvict:
         return cache_.evict(call_.count);
+      case CallKind::kEvictBlocksToTier:
+        return cache_.evict_blocks_to_tier(call_.count, 0);
+      case CallKind::kForgetKey:
+        return cache_.forget_tier_key(call_.key);
       case CallKind::kClearAdapter:
         return cache_.clear(call_.adapter_id);
       case CallKind::kClearAll:
@@ -131,7 +137,8 @@ class Performer {
   }
 
   Answer with_pin() {
-    const ReadOptions options{call_.session, call_.adapter_id, call_.count, true};
+    const bool stored = call_.kind == CallKind::kAcquirePinned;
+    const ReadOptions options{call_.session, call_.adapter_id, call_.count, true, false, stored};
     Hold& hold = holds_[call_.hold];
     if (call_.kind == CallKind::kUnpin) return cache_.unpin_snapshot(hold.pin);
     if (call_.kind == CallKind::kFindPinned) {
@@ -142,7 +149,7 @@ class Performer {
     auto acquired = cache_.acquire(call_.tokens, options);
     hold.handle = std::move(acquired.handle);
     hold.pin = std::move(acquired.pin);
-    return std::move(acquired.match);
+    return StoredMatch{std::move(acquired.match), std::move(acquired.stored_blocks)};
   }
 
   Answer on_snapshots() {

@@ -13,6 +13,7 @@
 #include <variant>
 #include <vector>
 
+#include "support/describe.h"
 #include "support/naive_prefix_cache.h"
 
 namespace cairn::testing {
@@ -31,6 +32,8 @@ enum class CallKind : std::uint8_t {
   kFindPinned,
   kUnpin,
   kEvict,
+  kEvictBlocksToTier,
+  kForgetKey,  // forget_tier_key
   kPutPlain,
   kPutTail,
   kPutSibling,
@@ -77,7 +80,7 @@ struct Call {
 using Answer =
     std::variant<std::monostate, bool, std::uint64_t, std::optional<std::uint64_t>, std::vector<std::uint64_t>,
                  PrefixMatch, RadixTree::EpochInsert, RadixTree::EpochSnapshotInsert, EvictedBlocks,
-                 std::optional<TierEvict>, SnapshotRef, Cleared, RadixTreeCounters>;
+                 std::optional<TierEvict>, SnapshotRef, Cleared, RadixTreeCounters, StoredMatch, BlockSpills>;
 
 // What an acquire or a pinning find gave to its caller.
 struct TreeHold {

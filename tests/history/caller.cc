@@ -206,6 +206,18 @@ std::size_t Caller::evict(std::size_t blocks) {
   return std::get<EvictedBlocks>(make(std::move(call))).size();
 }
 
+void Caller::evict_blocks_to_tier(std::size_t blocks) {
+  Call call = start(CallKind::kEvictBlocksToTier, {}, 0);
+  call.count = blocks;
+  make(std::move(call));
+}
+
+void Caller::forget_key(TierKey key) {
+  Call call = start(CallKind::kForgetKey, {}, 0);
+  call.key = key;
+  make(std::move(call));
+}
+
 void Caller::put(CallKind kind, std::string_view word, SessionHash session, AdapterId adapter_id) {
   const auto epoch = epoch_before(adapter_id);
   Call call = start(kind, tokens_of(word, block_size()), adapter_id);

@@ -75,6 +75,8 @@ class Caller {
   // ---- The rest ----
   void peek(std::string_view word, AdapterId adapter_id = 0);
   std::size_t evict(std::size_t blocks);
+  void evict_blocks_to_tier(std::size_t blocks);
+  void forget_key(TierKey key);  // of a block or a snapshot
   void put(CallKind kind, std::string_view word, SessionHash session = 0, AdapterId adapter_id = 0);
   void find_snapshot(std::string_view word, SessionHash session = 0, AdapterId adapter_id = 0);
   void evict_snapshot_to_tier(std::size_t tokens_min);

@@ -65,6 +65,19 @@ std::span<const Mix> all_mixes() {
         {kTakeOrphans, 2},
         {kEvictSnapshot, 1}},
        true},
+      {"StoredBlocks",
+       {{kAcquirePinned, 7},
+        {kExtend, 4},
+        {kPublish, 4},
+        {kRelease, 4},
+        {kEvictToStore, 6},
+        {kEvict, 2},
+        {kForgetKey, 3},
+        {kPutPlain, 1},
+        {kSpill, 1},
+        {kClearAll, 1}},
+       false,
+       true},
       {"Clears",
        {{kLookup, 5},
         {kInsert, 2},
@@ -183,6 +196,10 @@ void Actor::manage(Deed deed) {
     case Deed::kEvict:
       caller_.evict(kBlocks[random_.below(kBlocks.size())]);
       return;
+    case Deed::kEvictToStore:
+      return caller_.evict_blocks_to_tier(kBlocks[random_.below(kBlocks.size())]);
+    case Deed::kForgetKey:
+      return caller_.forget_key(key());
     case Deed::kClearAdapter:
       caller_.simple(CallKind::kClearAdapter, adapter());
       return;

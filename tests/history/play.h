@@ -54,6 +54,8 @@ enum class Deed : std::uint8_t {
   kPeek,
   kWatch,  // stats, counters and the like
   kEvict,
+  kEvictToStore,
+  kForgetKey,
   kClearAdapter,
   kClearAll,
 };

@@ -619,5 +619,47 @@ TEST_F(InterleavingTest, SpillAndPromoteBesideAFind) {
            }});
 }
 
+// ---- Blocks in a store ----
+
+// Match and stored blocks are from one moment: what an eviction takes off the one appears in the other.
+TEST_F(InterleavingTest, AcquireWithStoredBlocksAgainstAnEvictionToTheStore) {
+  explore([](Callers& callers) { callers[2]->publish("aab"); },
+          {[](Caller& caller) { caller.acquire_pinned("aab", 100); },
+           [](Caller& caller) { caller.evict_blocks_to_tier(2); }});
+}
+
+TEST_F(InterleavingTest, AcquireWithStoredBlocksAgainstAnInsertOverThem) {
+  explore(
+      [](Callers& callers) {
+        callers[2]->publish("aab");
+        callers[2]->evict_blocks_to_tier(2);
+      },
+      {[](Caller& caller) { caller.acquire_pinned("aab", 100); }, [](Caller& caller) { caller.publish("aab"); }});
+}
+
+TEST_F(InterleavingTest, AcquireWithStoredBlocksAgainstTheLossOfARecord) {
+  explore(
+      [](Callers& callers) {
+        callers[2]->publish("aab");
+        callers[2]->evict_blocks_to_tier(3);
+      },
+      {[](Caller& caller) { caller.acquire_pinned("aab", 100); }, [](Caller& caller) { caller.forget_key(1); }});
+}
+
+// Who returns the snapshot must not name the record that was lost before it was put. Neither makes a walk start again:
+// the lost one has a record below it, which keeps the tokens.
+TEST_F(InterleavingTest, AcquireWithStoredBlocksAgainstTheLossOfARecordAndThenASnapshot) {
+  explore(
+      [](Callers& callers) {
+        callers[2]->publish("aab");
+        callers[2]->evict_blocks_to_tier(2);
+      },
+      {[](Caller& caller) { caller.acquire_pinned("aab", 100); },
+       [](Caller& caller) {
+         caller.forget_key(1);
+         caller.put(CallKind::kPutPlain, "a");
+       }});
+}
+
 }  // namespace
 }  // namespace cairn::testing

@@ -215,6 +215,33 @@ TEST_F(CairnCommand, TheVerifyingEngineReplaysAHybridModel) {
   EXPECT_GT(count("states_checked"), 0U);
 }
 
+TEST_F(CairnCommand, TiersKeepWhatLeavesMemoryAndALaterReplayGoesOn) {
+  const std::string command =
+      "replay --requests 40 --engine verify --block-size 128 --blocks 50% --ram-tier-bytes 1Mi --spill-dir " +
+      folder_ + "spill --spill-bytes 1G --json - ";
+  const Result first = run(command + "--stop-after 20");
+  ASSERT_EQ(first.exit_code, 0) << first.err;
+  const Json stopped = Json::parse(first.out).at("runs").at(0);
+  EXPECT_EQ(stopped.at("requests"), 20);
+  EXPECT_EQ(stopped.at("tiers").at("recovered_blocks"), 0);
+  EXPECT_TRUE(stopped.at("tiers").at("save").at("flushed").get<bool>());
+  const Result second = run(command + "--skip 20");
+  ASSERT_EQ(second.exit_code, 0) << second.err;
+  const Json document = Json::parse(second.out);
+  EXPECT_EQ(document.at("settings").at("tiers").at("ram_tier_bytes"), 1 << 20);
+  EXPECT_EQ(document.at("settings").at("tiers").at("spill_bytes"), 1'000'000'000);
+  EXPECT_EQ(document.at("settings").at("tiers").at("prefill_tokens_per_s"), 10'000.0);
+  const Json& went_on = document.at("runs").at(0);
+  EXPECT_EQ(went_on.at("requests"), 20);
+  EXPECT_GT(went_on.at("tiers").at("recovered_blocks"), 0);
+  EXPECT_GT(went_on.at("tiers").at("reused_from_file_tier_tokens"), 0);
+
+  const Result other = run("replay --requests 40 --engine verify --block-size 64 --blocks 50% --spill-dir " + folder_ +
+                           "spill --spill-bytes 1G");
+  EXPECT_EQ(other.exit_code, 1);
+  EXPECT_THAT(other.err, AllOf(HasSubstr(folder_ + "spill"), HasSubstr("128"), HasSubstr("64")));
+}
+
 TEST_F(CairnCommand, TheVerifyingEngineNamesRequestsThatNeverFitAndTokensItCannotTake) {
   const Result rejected = run("replay --engine verify --block-size 1 --blocks 7 " + file("t.jsonl", kTokenTrace));
   EXPECT_EQ(rejected.exit_code, 0);
@@ -310,6 +337,15 @@ TEST_F(CairnCommand, WrongUseIsToldWithValueAndRule) {
        "--checkpoint-every: 100: must be a multiple of the block size 16; take 96 or 112"},
       {"replay --engine verify --snapshots 5 --checkpoint-every 3 --block-size 8",
        "--checkpoint-every: 3: must be a multiple of the block size 8; take 8"},
+      {"replay --ram-tier-bytes 1M", "--ram-tier-bytes: only the verifying engine has it; add --engine verify"},
+      {"replay --skip 5", "--skip: only the verifying engine has it; add --engine verify"},
+      {"replay --engine verify --spill-dir x", "--spill-dir requires --spill-bytes"},
+      {"replay --engine verify --spill-bytes 1M", "--spill-bytes requires --spill-dir"},
+      {"replay --engine verify --ram-tier-bytes many", "--ram-tier-bytes"},
+      {"replay --engine verify --ram-tier-bytes 0", "--ram-tier-bytes"},
+      {"replay --engine verify --reinitialize", "--reinitialize requires --spill-dir"},
+      {"replay --engine verify --write-through", "--write-through: without a tier nothing is stored; add"},
+      {"replay --engine verify --ram-tier-bytes 1M --fetch-bytes-per-s -1", "-1 is not a number from 0 on"},
       {"replay --engine verify --snapshots 0", "--snapshots: Value 0 not in range 1 to 10000000"},
       {"replay --engine verify --prefill-chunk 0", "--prefill-chunk: Value 0 not in range 1 to 16777216"},
   };

@@ -196,6 +196,7 @@ Report verified_report() {
                             .block_bytes_written = 45,
                             .states_written = 46,
                             .steps = 47},
+                 .tiers = {},
                  .pool_blocks = 1000,
                  .peak_blocks = 55,
                  .peak_running = 5,
@@ -219,7 +220,9 @@ TEST(Report, JsonOfAVerifiedRunHasEveryNumberAndTheSettings) {
       "evicted_blocks": 12, "pool_blocks": 1000, "peak_blocks": 55, "peak_running": 5, "captures_published": 31,
       "captures_declined": 32, "captures_abandoned": 33, "evicted_snapshots": 34, "steps": 47, "blocks_checked": 41,
       "block_bytes_checked": 42, "states_checked": 43, "state_bytes_checked": 44, "block_bytes_written": 45,
-      "states_written": 46, "wall_time_s": 2.5}])"));
+      "states_written": 46, "wall_time_s": 2.5, "tiers": null}])"));
+  EXPECT_EQ(settings.at("skip"), 0);
+  EXPECT_TRUE(settings.at("tiers").is_null());
   EXPECT_EQ(document.at("workload").at("distinct_blocks"), 8000);
   report.options.pool = PoolSize::parse("1000");
   report.verified->options.snapshots.reset();
@@ -244,6 +247,96 @@ TEST(Report, TheTableOfAVerifiedRunNamesTheModelAndWhatIsLostForLackOfState) {
   EXPECT_THAT(table(report), HasSubstr("4,096 bytes, no checkpoints\n"));
   report.verified->options.snapshots.reset();
   EXPECT_THAT(table(report), HasSubstr("chunks of 512 tokens, attention layers only\n"));
+}
+
+// ---- With tiers ----
+
+Report tiers_report() {
+  Report report = verified_report();
+  report.verified->options.skip = 12;
+  report.verified->options.tiers = TierOptions{.ram_bytes = 1'000'000,
+                                               .directory = "some/store",
+                                               .file_bytes = 2'000'000,
+                                               .spill = {.block_tokens_min = 5,
+                                                         .block_uses_min = 2,
+                                                         .write_through = true,
+                                                         .fetch_tokens_min = 300,
+                                                         .fetch_bytes_per_s = 1e9,
+                                                         .prefill_tokens_per_s = 5000}};
+  report.verified->result.tiers = TierResult{
+      .reused_from_memory_tokens = 100,
+      .reused_from_ram_tier_tokens = 200,
+      .reused_from_file_tier_tokens = 700,
+      .spilled_blocks = 51,
+      .spilled_snapshots = 52,
+      .spilled_bytes = 53,
+      .declined_spills = 54,
+      .fetches = 55,
+      .failed_fetches = 56,
+      .failed_leases = 57,
+      .unprofitable_fetches = 58,
+      .fetched_blocks = 59,
+      .fetched_snapshots = 60,
+      .fetched_bytes = 61'000'000,
+      .fetch_time_s = 0.5,
+      .catch_up_time_s = 62.5,
+      .recovered_blocks = 63,
+      .recovered_snapshots = 64,
+      .useless_records = 65,
+      .store = {.puts = 71,
+                .evicted_records = 72,
+                .ram_records = 73,
+                .file_records = 74,
+                .degraded = true,
+                .degraded_reason = "some/store/0.slab: no space",
+                .io = "io_uring"},
+      .open_time_s = 0.25,
+      .save = SaveReport{.blocks = 81, .snapshots = 82, .blocks_lost = 83, .snapshots_lost = 84, .flushed = false},
+      .save_time_s = 0.75};
+  return report;
+}
+
+TEST(Report, JsonOfARunWithTiersHasEveryNumberAndTheSettings) {
+  const Json document = Json::parse(json(tiers_report()));
+  EXPECT_EQ(document.at("settings").at("skip"), 12);
+  EXPECT_EQ(document.at("settings").at("tiers"), Json::parse(R"({"ram_tier_bytes": 1000000,
+      "spill_dir": "some/store", "spill_bytes": 2000000, "spill_min_tokens": 5, "spill_min_uses": 2,
+      "write_through": true, "fetch_min_tokens": 300, "fetch_bytes_per_s": 1e9, "prefill_tokens_per_s": 5000.0})"));
+  Json tiers = document.at("runs").at(0).at("tiers");
+  const Json store = tiers.at("store");
+  tiers.erase("store");
+  EXPECT_EQ(tiers, Json::parse(R"({"reused_from_memory_tokens": 100, "reused_from_ram_tier_tokens": 200,
+      "reused_from_file_tier_tokens": 700, "spilled_blocks": 51, "spilled_snapshots": 52, "spilled_bytes": 53,
+      "declined_spills": 54, "fetches": 55, "failed_fetches": 56, "failed_leases": 57, "unprofitable_fetches": 58,
+      "fetched_blocks": 59, "fetched_snapshots": 60, "fetched_bytes": 61000000, "fetch_time_s": 0.5,
+      "catch_up_time_s": 62.5, "recovered_blocks": 63, "recovered_snapshots": 64, "useless_records": 65,
+      "open_time_s": 0.25, "save_time_s": 0.75, "save": {"blocks": 81, "snapshots": 82, "blocks_lost": 83,
+      "snapshots_lost": 84, "flushed": false}})"));
+  EXPECT_EQ(store.at("puts"), 71);
+  EXPECT_EQ(store.at("evicted_records"), 72);
+  EXPECT_EQ(store.at("ram_records"), 73);
+  EXPECT_EQ(store.at("file_records"), 74);
+  EXPECT_EQ(store.at("degraded_reason"), "some/store/0.slab: no space");
+  EXPECT_EQ(store.at("io"), "io_uring");
+}
+
+TEST(Report, TheTableOfARunWithTiersSaysWhereWhatWasReusedCameFrom) {
+  Report report = tiers_report();
+  const std::string text = table(report);
+  EXPECT_THAT(text,
+              HasSubstr("\ntiers     1,000,000 bytes of RAM, 2,000,000 bytes in some/store (io_uring), fetches of "
+                        "300 tokens and more that beat a prefill of 5000 tokens/s\n\n"));
+  EXPECT_THAT(text, testing::ContainsRegex("\nreused from memory +100\n  from the RAM tier +200\n"
+                                           "  from the file tier +700\n  computed +3,001\n"));
+  EXPECT_THAT(text,
+              testing::ContainsRegex("\n  time +0.50 s\n  rate +122.0 MB/s\nwaited for files to catch up +62.50 s\n"));
+  EXPECT_THAT(text, testing::ContainsRegex("\n  lost +167\n  flushed +no\n  in +0.75 s\nfiles +degraded\n"));
+  EXPECT_THAT(text, HasSubstr("\nThe file tier is degraded: some/store/0.slab: no space\n"));
+  report.verified->result.tiers->save.reset();
+  report.verified->options.tiers->directory.clear();
+  EXPECT_THAT(table(report), HasSubstr("\ntiers     1,000,000 bytes of RAM, fetches of 300 tokens"));
+  EXPECT_THAT(table(report), testing::ContainsRegex("\n  flushed +-\n"));
+  EXPECT_THAT(table(verified_report()), testing::Not(HasSubstr("from the RAM tier")));
 }
 
 }  // namespace

@@ -85,11 +85,37 @@ std::string describe(const SnapshotRef& ref) {
 }
 
 std::string describe(const RadixTree::Peek& peek) {
-  return "tokens " + std::to_string(peek.matched_tokens) + " snapshot " + describe(peek.snapshot);
+  return "tokens " + std::to_string(peek.matched_tokens) + " stored " + std::to_string(peek.stored_tokens) +
+         " snapshot " + describe(peek.snapshot);
 }
 
 std::string describe(const Cleared& cleared) {
   return describe(cleared.blocks) + " slots " + list(cleared.slots) + " keys " + list(cleared.tier_keys);
+}
+
+std::string describe(const BlockSpills& spills) {
+  std::string text;
+  for (const BlockSpill& spill : spills.blocks) {
+    text += spill.action == BlockSpill::Action::kStored  ? "stored"
+            : spill.action == BlockSpill::Action::kSpill ? "spill"
+                                                         : "drop";
+    text += " block " + std::to_string(spill.block) + " key " + std::to_string(spill.key) + " parent " +
+            std::to_string(spill.parent) + " adapter " + std::to_string(spill.adapter_id) + " at " +
+            std::to_string(spill.first_token) + ", ";
+  }
+  return text + "tokens " + list(spills.tokens) + " disk " + list(spills.disk_block_ids);
+}
+
+std::string describe(const std::optional<RadixTree::SpilledSnapshot>& spilled) {
+  if (!spilled) return "none";
+  return "kind " + std::to_string(static_cast<int>(spilled->kind)) + " adapter " +
+         std::to_string(spilled->adapter_id) + " session " + std::to_string(spilled->session_hash) + " parent " +
+         std::to_string(spilled->parent) + " at " + std::to_string(spilled->first_token) + " tokens " +
+         list(spilled->tokens);
+}
+
+std::string describe(const StoredMatch& match) {
+  return describe(match.first) + " stored " + list(match.second);
 }
 
 std::string describe(const RadixTreeCounters& counters) {
@@ -119,6 +145,9 @@ std::string describe(const RadixTreeCounters& counters) {
   add("promotions", counters.promotions);
   add("forgotten_keys", counters.forgotten_keys);
   add("orphaned_keys", counters.orphaned_keys);
+  add("blocks_spilled", counters.blocks_spilled);
+  add("blocks_saved", counters.blocks_saved);
+  add("forgotten_blocks", counters.forgotten_blocks);
   add("protocol_errors", counters.protocol_errors);
   add("pinned_snapshots", counters.pinned_snapshots);
   return text;

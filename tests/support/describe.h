@@ -8,6 +8,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <utility>
 #include <variant>
 #include <vector>
 
@@ -30,6 +31,11 @@ std::string describe(const std::optional<TierEvict>& evict);
 std::string describe(const SnapshotRef& ref);
 std::string describe(const RadixTree::Peek& peek);
 std::string describe(const Cleared& cleared);
+std::string describe(const BlockSpills& spills);
+std::string describe(const std::optional<RadixTree::SpilledSnapshot>& spilled);
+// A match, and the keys of the stored blocks after it.
+using StoredMatch = std::pair<PrefixMatch, std::vector<TierKey>>;
+std::string describe(const StoredMatch& match);
 std::string describe(const RadixTreeCounters& counters);
 
 // Sorts what comes in no promised order: the lists of a clear, and lists of slots or keys.

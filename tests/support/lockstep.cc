@@ -64,6 +64,8 @@ ReadOptions Lockstep::options_for(const Operation& operation, std::size_t tokens
   ReadOptions options{.session_hash = operation.session(), .adapter_id = operation.adapter_id()};
   if (operation.table >= 96) options.max_snapshot_tokens = (operation.table - std::size_t{96}) * (tokens + 2) / 160;
   options.pin_snapshot = operation.extra / 2 % 4 != 0;
+  options.resident_snapshots_only = operation.extra / 8 % 4 == 0;
+  options.stored_blocks = operation.extra / 32 % 4 != 0;
   return options;
 }
 
@@ -82,25 +84,27 @@ PrefixMatch Lockstep::acquire(Caller& caller, const Operation& operation) {
                                        model.acquire(caller.tokens, caller.session, caller.adapter_id));
                          });
   }
-  const ReadOptions options = options_for(operation, caller.tokens.size());
+  return acquire_with(caller, options_for(operation, caller.tokens.size()));
+}
+
+PrefixMatch Lockstep::acquire_with(Caller& caller, const ReadOptions& options) {
   Pin pin;
+  const auto take = [](auto& handle, auto& pin_of, auto&& acquired) {
+    handle = std::move(acquired.handle);
+    pin_of = std::move(acquired.pin);
+    return StoredMatch{std::move(acquired.match), std::move(acquired.stored_blocks)};
+  };
   auto match = caches_.both(
       [&] {
         return call_text("acquire", caller.tokens, caller.session, caller.adapter_id, options.max_snapshot_tokens,
-                         options.pin_snapshot);
+                         options.pin_snapshot, options.resident_snapshots_only, options.stored_blocks);
       },
-      [&](RadixTree& tree) {
-        auto acquired = tree.acquire(caller.tokens, options);
-        pin.of_tree = std::move(acquired.pin);
-        return take(caller.handle, acquired);
-      },
+      [&](RadixTree& tree) { return take(caller.handle, pin.of_tree, tree.acquire(caller.tokens, options)); },
       [&](NaivePrefixCache& model) {
-        auto acquired = model.acquire(caller.tokens, options);
-        pin.of_model = acquired.pin;
-        return take(caller.holding, acquired);
+        return take(caller.holding, pin.of_model, model.acquire(caller.tokens, options));
       });
   note_pin(std::move(pin));
-  return *match;
+  return match->first;
 }
 
 void Lockstep::check_handle(const Caller& caller) {
@@ -274,7 +278,8 @@ void Lockstep::peek(const Operation& operation) {
   }
   const ReadOptions options = options_for(operation, tokens.size());
   const auto text = [&](const char* name) {
-    return call_text(name, tokens, options.session_hash, adapter_id, options.max_snapshot_tokens);
+    return call_text(name, tokens, options.session_hash, adapter_id, options.max_snapshot_tokens,
+                     options.resident_snapshots_only, options.stored_blocks);
   };
   if (operation.extra % 4 == 1) {
     caches_.both([&] { return text("peek_snapshot"); },
@@ -365,6 +370,14 @@ void Lockstep::step(const Operation& operation) {
     case OperationKind::kUnpin:
       if (!pins_.empty()) unpin(operation.who % pins_.size());
       return;
+    case OperationKind::kEvictBlocksToTier:
+      return evict_blocks_to_tier(operation);
+    case OperationKind::kSaveBlocks:
+      return save_blocks(operation);
+    case OperationKind::kSpilledSnapshot:
+      return spilled_snapshot(operation);
+    case OperationKind::kRegister:
+      return operation.extra % 3 == 0 ? register_snapshot(operation) : register_block(operation);
     case OperationKind::kClearAdapter:
       return clear(operation.adapter_id());
     case OperationKind::kClearAll:
@@ -391,6 +404,10 @@ void Lockstep::check_after_each() {
   if (snapshots != caches_.model().snapshot_count()) {
     throw Violation("snapshot_count() is " + std::to_string(snapshots) + ", the model has " +
                     std::to_string(caches_.model().snapshot_count()));
+  }
+  if (caches_.tree().recorded_blocks() != caches_.model().recorded_blocks()) {
+    throw Violation("recorded_blocks() is " + std::to_string(caches_.tree().recorded_blocks()) + ", the model has " +
+                    std::to_string(caches_.model().recorded_blocks()));
   }
   const RadixTreeCounters counters = caches_.tree().counters();
   const RadixTreeCounters& expected = caches_.model().counters();
@@ -439,6 +456,7 @@ void Lockstep::finish() {
   if (!slots_.in_cache().empty()) throw Violation("slots were never given back");
   check_thoroughly();
   clear_all();
+  if (caches_.tree().recorded_blocks() != 0) throw Violation("records survive a clear");
   if (caches_.tree().snapshot_count() != 0) throw Violation("snapshots survive a clear");
   check_after_each();
   check_thoroughly();

@@ -79,6 +79,7 @@ class Lockstep {
   void start_by_lookup(const Operation& operation);
   void start_by_handle(const Operation& operation);
   PrefixMatch acquire(Caller& caller, const Operation& operation);
+  PrefixMatch acquire_with(Caller& caller, const ReadOptions& options);
   [[nodiscard]] static ReadOptions options_for(const Operation& operation, std::size_t tokens);
   void insert(Caller& caller, std::size_t end, const Operation& operation);
   void insert_with_snapshot(Caller& caller, std::size_t end, const Operation& operation);
@@ -102,6 +103,14 @@ class Lockstep {
   void promote(const Operation& operation);
   void forget(const Operation& operation);
   void find_snapshot(const Operation& operation);
+
+  void evict_blocks_to_tier(const Operation& operation);
+  void save_blocks(const Operation& operation);
+  void spilled_snapshot(const Operation& operation);
+  void register_block(const Operation& operation);
+  void register_snapshot(const Operation& operation);
+  [[nodiscard]] TierKey record_for(const Operation& operation) const;
+  void note_spills(const BlockSpills& spills, bool evicted);
   void find_and_pin_snapshot(const Place& place, const ReadOptions& options);
   void note_pin(Pin pin);
   void unpin(std::size_t index);
@@ -131,6 +140,8 @@ class Lockstep {
   std::vector<Pin> pins_;
   std::vector<TierKey> keys_;  // handed out lately, dead or alive
   std::size_t next_key_ = 0;
+  std::vector<TierKey> block_keys_;  // the same, of blocks
+  std::size_t next_block_key_ = 0;
 };
 
 }  // namespace cairn::testing::lockstep

@@ -154,12 +154,32 @@ void Lockstep::promote(const Operation& operation) {
   const TierKey key = key_for(operation);
   const SnapshotId slot = slot_to_fill(operation);
   slots_.hand_in(slot);
+  if (operation.extra % 2 == 1) {
+    Pin pin;
+    const auto pinned = caches_.both([&] { return call_text("promote_and_pin", key, slot); },
+                                     [&](RadixTree& tree) {
+                                       pin.of_tree = tree.promote_and_pin(key, slot);
+                                       return pin.of_tree.valid();
+                                     },
+                                     [&](NaivePrefixCache& model) {
+                                       pin.of_model = model.promote_and_pin(key, slot);
+                                       return pin.of_model.valid;
+                                     });
+    if (!*pinned) slots_.give_back(slot);
+    return note_pin(std::move(pin));
+  }
   const auto promoted = caches_.both([&] { return call_text("promote_snapshot", key, slot); },
                                      [&](auto& cache) { return cache.promote_snapshot(key, slot); });
   if (!*promoted) slots_.give_back(slot);
 }
 
 void Lockstep::forget(const Operation& operation) {
+  if (operation.extra % 4 != 0) {
+    const TierKey key = operation.extra % 4 == 1 ? key_for(operation) : record_for(operation);
+    caches_.both([&] { return call_text("forget_tier_key", key); },
+                 [&](auto& cache) { return cache.forget_tier_key(key); });
+    return;
+  }
   const TierKey key = key_for(operation);
   caches_.both([&] { return call_text("forget_snapshot_tier_key", key); },
                [&](auto& cache) { return cache.forget_snapshot_tier_key(key); });
@@ -171,7 +191,8 @@ void Lockstep::find_snapshot(const Operation& operation) {
   std::size_t max_tokens = operation.cut * (place.tokens.size() + 2) / 256;
   if (operation.cut >= 230) max_tokens = std::numeric_limits<std::size_t>::max();
   if (operation.extra % 2 == 1) {
-    return find_and_pin_snapshot(place, {place.session, place.adapter_id, max_tokens, operation.extra < 224});
+    return find_and_pin_snapshot(
+        place, {place.session, place.adapter_id, max_tokens, operation.extra < 224, operation.extra / 2 % 4 == 0});
   }
   caches_.both(
       [&] { return call_text("find_snapshot", place.tokens, max_tokens, place.session, place.adapter_id); },
@@ -189,7 +210,7 @@ void Lockstep::find_and_pin_snapshot(const Place& place, const ReadOptions& opti
   caches_.both(
       [&] {
         return call_text("find_snapshot", place.tokens, options.max_snapshot_tokens, place.session, place.adapter_id,
-                         options.pin_snapshot);
+                         options.pin_snapshot, options.resident_snapshots_only);
       },
       [&](RadixTree& tree) { return take(pin.of_tree, tree.find_snapshot(place.tokens, options)); },
       [&](NaivePrefixCache& model) { return take(pin.of_model, model.find_snapshot(place.tokens, options)); });

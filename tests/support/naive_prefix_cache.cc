@@ -86,7 +86,7 @@ PrefixMatch NaivePrefixCache::look_up(std::span<const TokenId> tokens, const Rea
   if (match.empty()) return match;
 
   const std::size_t max_tokens = std::min(match.matched_tokens, options.max_snapshot_tokens);
-  const auto found = choose(tokens, max_tokens, options.session_hash, options.adapter_id);
+  const auto found = choose(tokens, max_tokens, options);
   if (found == snapshots_.end()) return match;
   Snapshot& snapshot = found->second;
   snapshot.stamp = clock_;
@@ -220,6 +220,7 @@ EvictedBlocks NaivePrefixCache::evict(std::size_t num_blocks) {
     nodes_.erase(node);
     ++counters_.nodes_evicted;
   }
+  drop_names();
   return evicted;
 }
 
@@ -243,6 +244,9 @@ NaivePrefixCache::AcquiredPinned NaivePrefixCache::acquire(std::span<const Token
   acquired.match = look_up(tokens, options, acquired.pin);
   acquired.handle = {true, options.adapter_id, epoch(options.adapter_id),
                      copy_of(tokens.first(acquired.match.matched_tokens))};
+  if (options.stored_blocks) {
+    acquired.stored_blocks = stored_after(tokens, acquired.match.matched_tokens, options.adapter_id);
+  }
   return acquired;
 }
 
@@ -372,6 +376,7 @@ std::vector<SnapshotId> NaivePrefixCache::insert_tail_snapshot(std::span<const T
     snapshots_.erase(earlier);
   }
   if (const auto slot = put(tokens, Kind::kTail, snapshot_id, session_hash, adapter_id)) freed.push_back(*slot);
+  drop_names();
   return freed;
 }
 
@@ -400,12 +405,13 @@ bool NaivePrefixCache::is_visible(const Snapshot& snapshot, SessionHash session)
 }
 
 NaivePrefixCache::Snapshots::iterator NaivePrefixCache::choose(std::span<const TokenId> tokens, std::size_t max_tokens,
-                                                               SessionHash session, AdapterId adapter_id) {
+                                                               const ReadOptions& options) {
   auto deepest = snapshots_.end();
   for (auto entry = snapshots_.begin(); entry != snapshots_.end(); ++entry) {
     const auto& [place, snapshot] = *entry;
-    if (place.adapter_id != adapter_id || place.tokens.size() > max_tokens) continue;
-    if (!starts_with(tokens, place.tokens) || !is_visible(snapshot, session)) continue;
+    if (place.adapter_id != options.adapter_id || place.tokens.size() > max_tokens) continue;
+    if (!starts_with(tokens, place.tokens) || !is_visible(snapshot, options.session_hash)) continue;
+    if (options.resident_snapshots_only && !snapshot.slot) continue;
     if (deepest == snapshots_.end() || place.tokens.size() > deepest->first.tokens.size()) deepest = entry;
   }
   return deepest;
@@ -446,7 +452,7 @@ NaivePrefixCache::Pin NaivePrefixCache::pin(const Snapshot& snapshot) {
 
 NaivePrefixCache::PinnedSnapshot NaivePrefixCache::find_snapshot(std::span<const TokenId> tokens,
                                                                  const ReadOptions& options) {
-  const auto found = choose(tokens, options.max_snapshot_tokens, options.session_hash, options.adapter_id);
+  const auto found = choose(tokens, options.max_snapshot_tokens, options);
   if (found == snapshots_.end()) return {};
   found->second.stamp = ++clock_;
   count_hit(found->second);
@@ -467,14 +473,18 @@ std::optional<SnapshotId> NaivePrefixCache::unpin_snapshot(Pin& pin) {
 RadixTree::Peek NaivePrefixCache::peek(std::span<const TokenId> tokens, const ReadOptions& options) {
   RadixTree::Peek peeked;
   peeked.matched_tokens = peek_matched_tokens(tokens, options_.block_size, options.adapter_id);
+  if (options.stored_blocks) {
+    peeked.stored_tokens =
+        stored_after(tokens, peeked.matched_tokens, options.adapter_id).size() * options_.block_size;
+  }
   if (peeked.matched_tokens == 0) return peeked;
   const std::size_t max_tokens = std::min(peeked.matched_tokens, options.max_snapshot_tokens);
-  peeked.snapshot = ref_of(choose(tokens, max_tokens, options.session_hash, options.adapter_id));
+  peeked.snapshot = ref_of(choose(tokens, max_tokens, options));
   return peeked;
 }
 
 SnapshotRef NaivePrefixCache::peek_snapshot(std::span<const TokenId> tokens, const ReadOptions& options) {
-  return ref_of(choose(tokens, options.max_snapshot_tokens, options.session_hash, options.adapter_id));
+  return ref_of(choose(tokens, options.max_snapshot_tokens, options));
 }
 
 // ---- Eviction and spilling of snapshots ----
@@ -494,6 +504,7 @@ std::optional<SnapshotId> NaivePrefixCache::evict_snapshot_lru() {
   const auto slot = victim->second.slot;
   snapshots_.erase(victim);
   ++counters_.snapshots_evicted;
+  drop_names();
   return slot;
 }
 
@@ -506,6 +517,7 @@ std::optional<TierEvict> NaivePrefixCache::evict_snapshot_to_tier(std::size_t mi
   if (depth < min_tokens) {
     snapshots_.erase(victim);
     ++counters_.snapshots_evicted;
+    drop_names();
     return TierEvict{TierEvict::Action::kDrop, slot, 0, depth};
   }
   snapshot.slot.reset();
@@ -534,6 +546,7 @@ bool NaivePrefixCache::forget_snapshot_tier_key(TierKey key) {
   if (entry == snapshots_.end()) return false;
   snapshots_.erase(entry);
   ++counters_.forgotten_keys;
+  drop_names();
   return true;
 }
 
@@ -550,15 +563,26 @@ std::size_t NaivePrefixCache::snapshot_count() const {
 // ---- Clearing ----
 
 Cleared NaivePrefixCache::clear(AdapterId adapter_id) {
+  ++clears_[adapter_id];
+  return clear_if(adapter_id);
+}
+
+Cleared NaivePrefixCache::clear() {
+  ++clears_of_all_;
+  return clear_if(std::nullopt);
+}
+
+Cleared NaivePrefixCache::clear_if(std::optional<AdapterId> adapter_id) {
   Cleared cleared;
+  const auto goes = [&](const Place& place) { return !adapter_id || place.adapter_id == *adapter_id; };
   std::erase_if(nodes_, [&](const auto& entry) {
-    if (entry.first.adapter_id != adapter_id) return false;
+    if (!goes(entry.first)) return false;
     cleared.blocks.physical.push_back(entry.second.block);
     if (entry.second.disk_block != kNoDiskBlock) cleared.blocks.disk_block_ids.push_back(entry.second.disk_block);
     return true;
   });
   std::erase_if(snapshots_, [&](const auto& entry) {
-    if (entry.first.adapter_id != adapter_id) return false;
+    if (!goes(entry.first)) return false;
     if (entry.second.slot) {
       if (const auto slot = give_back(*entry.second.slot)) cleared.slots.push_back(*slot);
     } else {
@@ -566,28 +590,11 @@ Cleared NaivePrefixCache::clear(AdapterId adapter_id) {
     }
     return true;
   });
+  std::erase_if(names_, [&](const auto& entry) {
+    if (goes(entry.first) && entry.second.recorded) cleared.tier_keys.push_back(entry.second.key);
+    return goes(entry.first);
+  });
   counters_.nodes_cleared += cleared.blocks.size();
-  ++clears_[adapter_id];
-  return cleared;
-}
-
-Cleared NaivePrefixCache::clear() {
-  Cleared cleared;
-  for (const auto& [place, node] : nodes_) {
-    cleared.blocks.physical.push_back(node.block);
-    if (node.disk_block != kNoDiskBlock) cleared.blocks.disk_block_ids.push_back(node.disk_block);
-  }
-  for (const auto& [place, snapshot] : snapshots_) {
-    if (snapshot.slot) {
-      if (const auto slot = give_back(*snapshot.slot)) cleared.slots.push_back(*slot);
-    } else {
-      cleared.tier_keys.push_back(snapshot.tier_key);
-    }
-  }
-  counters_.nodes_cleared += nodes_.size();
-  nodes_.clear();
-  snapshots_.clear();
-  ++clears_of_all_;
   return cleared;
 }
 

@@ -108,6 +108,7 @@ class NaivePrefixCache final : public PrefixCache {
     Holding handle;
     PrefixMatch match;
     Pin pin;
+    std::vector<TierKey> stored_blocks;
   };
   struct PinnedSnapshot {
     SnapshotRef snapshot;
@@ -123,6 +124,22 @@ class NaivePrefixCache final : public PrefixCache {
                      std::span<const DiskBlockId> disk_block_ids);
   void truncate(Holding& handle, std::size_t tokens);
   void release(Holding& handle);
+
+  // ---- Blocks in a store ----
+
+  BlockSpills evict_blocks_to_tier(std::size_t num_blocks, std::size_t min_tokens);
+  BlockSpills save_blocks(const Holding& handle, std::size_t num_blocks, std::size_t min_tokens);
+  // In which order all are saved is the tree's to say: takes over its answer, after a look at each block of it. Throws
+  // Violation.
+  void take_over_saved(const BlockSpills& saved, std::size_t num_blocks, std::size_t min_tokens);
+  bool forget_tier_key(TierKey key);
+  std::optional<RadixTree::SpilledSnapshot> spilled_snapshot(TierKey key);
+  Pin promote_and_pin(TierKey key, SnapshotId new_slot);
+  bool register_stored_block(const StoredBlock& block);
+  bool register_spilled_snapshot(const StoredSnapshot& snapshot);
+  [[nodiscard]] std::size_t recorded_blocks() const;
+  // What a store must keep: the keys of records and of spilled snapshots.
+  [[nodiscard]] std::vector<TierKey> stored_keys() const;
 
   [[nodiscard]] const RadixTreeCounters& counters() const { return counters_; }
 
@@ -153,6 +170,12 @@ class NaivePrefixCache final : public PrefixCache {
     std::optional<SnapshotId> slot;  // resident
     TierKey tier_key = 0;            // else spilled under this key
   };
+  // A place that has a key.
+  struct Name {
+    TierKey key = 0;
+    bool recorded = false;
+  };
+  using Names = std::map<Place, Name>;
   using Nodes = std::map<Place, Node>;
   using Snapshots = std::map<Place, Snapshot>;
 
@@ -190,16 +213,31 @@ class NaivePrefixCache final : public PrefixCache {
   [[nodiscard]] Snapshots::iterator find_of_session(Kind kind, SessionHash session);
   [[nodiscard]] bool is_visible(const Snapshot& snapshot, SessionHash session) const;
   [[nodiscard]] Snapshots::iterator choose(std::span<const TokenId> tokens, std::size_t max_tokens,
-                                           SessionHash session, AdapterId adapter_id);
+                                           const ReadOptions& options);
   void count_hit(const Snapshot& snapshot);
   [[nodiscard]] Snapshots::iterator least_recently_used_resident();
   [[nodiscard]] Snapshots::iterator find_spilled(TierKey key);
+
+  [[nodiscard]] std::vector<TierKey> stored_after(std::span<const TokenId> tokens, std::size_t matched_tokens,
+                                                  AdapterId adapter_id) const;
+  [[nodiscard]] Place parent_of(const Place& place) const;
+  [[nodiscard]] Names::iterator find_name(TierKey key);
+  [[nodiscard]] bool is_recorded(const Place& place) const;
+  TierKey name(const Place& place);
+  // A record, or a snapshot.
+  [[nodiscard]] bool anything_stored_at_or_below(const Place& place) const;
+  [[nodiscard]] bool is_worth_saving(const Place& place, std::size_t min_tokens) const;
+  void tell(const Place& place, const Node& node, BlockSpill::Action action, BlockSpills& out);
+  // A key ends with its place: when nothing keeps the place's tokens any more.
+  void drop_names();
+  Cleared clear_if(std::optional<AdapterId> adapter_id);
 
   RadixTreeOptions options_;
   Nodes nodes_;
   Snapshots snapshots_;
   std::uint64_t clock_ = 0;
   TierKey next_tier_key_;
+  Names names_;
   std::vector<TierKey> orphaned_keys_;
   std::map<AdapterId, std::uint64_t> clears_;
   std::uint64_t clears_of_all_ = 0;

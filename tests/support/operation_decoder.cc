@@ -27,7 +27,9 @@ constexpr std::array<KindInfo, kKinds> kKindInfo = {{
     {"evict_snapshot", {4, 8, 1, 1}}, {"evict_snapshot_to_tier", {9, 26, 3, 1}},
     {"promote", {6, 16, 2, 1}},       {"forget", {3, 6, 1, 1}},
     {"take_orphans", {2, 4, 1, 1}},   {"find_snapshot", {6, 18, 3, 2}},
-    {"unpin", {6, 14, 2, 2}},         {"clear_adapter", {2, 2, 0, 2}},
+    {"unpin", {6, 14, 2, 2}},         {"evict_blocks_to_tier", {16, 8, 6, 40}},
+    {"save_blocks", {6, 4, 4, 4}},    {"spilled_snapshot", {3, 6, 2, 2}},
+    {"register", {5, 8, 4, 2}},       {"clear_adapter", {2, 2, 0, 2}},
     {"clear_all", {1, 1, 0, 1}},      {"invalid", {6, 6, 3, 2}},
 }};
 
@@ -86,7 +88,9 @@ Program decode_program(std::span<const std::uint8_t> bytes) {
   settings.tokens_max = std::max<std::size_t>(24, settings.block_size * (settings.block_size > 4 ? 8 : 14));
   settings.share_snapshots_across_sessions = (header[1] & 1) != 0;
   settings.disk_ids = static_cast<DiskIds>(header[1] / 2 % 4);
-  settings.first_tier_key = header[2] < 192 ? 1 : std::numeric_limits<TierKey>::max() / 2 + header[2];
+  settings.first_tier_key = 1;
+  if (header[2] >= 96) settings.first_tier_key = 100;  // records from before can be registered
+  if (header[2] >= 192) settings.first_tier_key = std::numeric_limits<TierKey>::max() / 2 + header[2];
   settings.slots = 2 + header[3] % 14;
   settings.breaks_protocol = header[5] % 8 == 7;
   const std::size_t profile = header[4] % kProfiles;

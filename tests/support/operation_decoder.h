@@ -39,10 +39,14 @@ enum class OperationKind : std::uint8_t {
   kEvictSnapshot,
   kEvictSnapshotToTier,
   kPromote,
-  kForget,
+  kForget,  // of a snapshot, or of whatever has the key
   kTakeOrphans,
   kFindSnapshot,
   kUnpin,
+  kEvictBlocksToTier,
+  kSaveBlocks,  // a handle's, or all
+  kSpilledSnapshot,
+  kRegister,  // a block or a snapshot that a store has
   kClearAdapter,
   kClearAll,
   kInvalid,  // a call that must throw or must do nothing

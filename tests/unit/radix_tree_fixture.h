@@ -174,6 +174,60 @@ class TrackedTree {
     return keys;
   }
 
+  // ---- Blocks in a store ----
+
+  BlockSpills evict_to_tier(std::size_t num_blocks, std::size_t min_tokens = 0) {
+    BlockSpills spills = tree_.evict_blocks_to_tier(num_blocks, min_tokens);
+    for (const BlockSpill& spill : spills.blocks) drop(block_references_, spill.block);
+    for (const DiskBlockId disk : spills.disk_block_ids) drop(disk_references_, disk);
+    note_records(spills);
+    return spills;
+  }
+  BlockSpills save(const PrefixHandle& handle, std::size_t num_blocks = 1000, std::size_t min_tokens = 0) {
+    BlockSpills spills = tree_.save_blocks(handle, num_blocks, min_tokens);
+    note_records(spills);
+    return spills;
+  }
+  BlockSpills save_all(std::size_t num_blocks = 1000, std::size_t min_tokens = 0) {
+    BlockSpills spills = tree_.save_blocks(num_blocks, min_tokens);
+    note_records(spills);
+    return spills;
+  }
+  bool forget_record(TierKey key) {
+    const bool forgotten = tree_.forget_tier_key(key);
+    if (forgotten) {
+      EXPECT_EQ(live_keys_.erase(key) + recorded_.erase(key), 1u);
+    }
+    return forgotten;
+  }
+  bool register_block(TierKey key, TierKey parent, const Tokens& own, AdapterId adapter = 0) {
+    const bool registered = tree_.register_stored_block({key, parent, adapter, own});
+    if (registered) recorded_.insert(key);
+    return registered;
+  }
+  bool register_snapshot(const StoredSnapshot& snapshot) {
+    const bool registered = tree_.register_spilled_snapshot(snapshot);
+    if (registered) live_keys_.insert(snapshot.key);
+    return registered;
+  }
+  SnapshotPin promote_and_pin(TierKey key, SnapshotId new_slot) {
+    SnapshotPin pin = tree_.promote_and_pin(key, new_slot);
+    if (pin.valid()) {
+      EXPECT_EQ(live_keys_.erase(key), 1u);
+      note_put(new_slot, {});
+    }
+    return pin;
+  }
+  // Those that follow what is cached.
+  std::vector<TierKey> stored(const Tokens& sequence, AdapterId adapter = 0) {
+    const ReadOptions options{.adapter_id = adapter, .stored_blocks = true};
+    const std::size_t peeked = tree_.peek(sequence, options).stored_tokens;
+    auto acquired = tree_.acquire(sequence, options);
+    EXPECT_EQ(peeked, acquired.stored_blocks.size() * block_size_);
+    tree_.release(acquired.handle);
+    return acquired.stored_blocks;
+  }
+
   // ---- Clearing ----
 
   Cleared clear(AdapterId adapter) { return note_cleared(tree_.clear(adapter)); }
@@ -228,8 +282,11 @@ class TrackedTree {
     while (evict_snapshot()) continue;
     EXPECT_TRUE(resident_.empty()) << resident_.size() << " slots were never given back";
     EXPECT_EQ(tree_.snapshot_count(), live_keys_.size());
+    EXPECT_EQ(tree_.recorded_blocks(), recorded_.size());
     EXPECT_EQ(tree_.validate(), "");
     clear_all();
+    EXPECT_TRUE(recorded_.empty());
+    EXPECT_EQ(tree_.recorded_blocks(), 0u);
     EXPECT_TRUE(block_references_.empty());
     EXPECT_TRUE(disk_references_.empty());
     EXPECT_TRUE(live_keys_.empty());
@@ -259,13 +316,23 @@ class TrackedTree {
     for (const BlockId block : evicted.physical) drop(block_references_, block);
     for (const DiskBlockId disk : evicted.disk_block_ids) drop(disk_references_, disk);
   }
+  void note_records(const BlockSpills& spills) {
+    EXPECT_EQ(spills.tokens.size(), spills.blocks.size() * block_size_);
+    for (const BlockSpill& spill : spills.blocks) {
+      if (spill.action == BlockSpill::Action::kDrop) continue;
+      const bool is_new = recorded_.insert(spill.key).second;
+      EXPECT_EQ(is_new, spill.action == BlockSpill::Action::kSpill) << "key " << spill.key;
+    }
+  }
   void note_freed(SnapshotId slot) {
     EXPECT_EQ(resident_.erase(slot), 1u) << "slot " << slot << " was given back, and was not resident";
   }
   Cleared note_cleared(Cleared cleared) {
     note_dropped(cleared.blocks);
     for (const SnapshotId slot : cleared.slots) note_freed(slot);
-    for (const TierKey key : cleared.tier_keys) EXPECT_EQ(live_keys_.erase(key), 1u) << "key " << key;
+    for (const TierKey key : cleared.tier_keys) {
+      EXPECT_EQ(live_keys_.erase(key) + recorded_.erase(key), 1u) << "key " << key;
+    }
     return cleared;
   }
 
@@ -275,7 +342,8 @@ class TrackedTree {
   References disk_references_;
   std::set<SnapshotId> resident_;
   std::set<TierKey> live_keys_;
-  std::set<TierKey> keys_ever_;
+  std::set<TierKey> keys_ever_;  // of snapshots
+  std::set<TierKey> recorded_;   // of blocks
 };
 
 // Blocks of four tokens: tokens("aaaa bbbb") are two of them.

@@ -34,7 +34,7 @@ class SnapshotPinsTest : public RadixTreeTest {
 TEST_F(SnapshotPinsTest, AcquirePinsTheSnapshotThatItReturns) {
   tree_.cache(tokens("aaaa bbbb"), {1, 2});
   tree_.put_plain(tokens("aaaa bb"), 50);
-  auto [handle, match, pin] = tree_.acquire_with(tokens("aaaa bbbb cc"), kPin);
+  auto [handle, match, pin, stored] = tree_.acquire_with(tokens("aaaa bbbb cc"), kPin);
   EXPECT_EQ(handle.tokens(), 8u);
   EXPECT_THAT(match.matched_blocks, ElementsAre(1, 2));
   EXPECT_THAT(snapshot_of(match), IsResident(50, 6));
@@ -147,7 +147,7 @@ TEST_F(SnapshotPinsTest, BelowATailAtTheEndOfThePromptLiesItsSibling) {
   tree_.cache(tokens("aaaa bbbb"), {1, 2});
   tree_.put_tail(tokens("aaaa bbbb"), 50, {.session = 7});
   tree_.put_sibling(tokens("aaaa"), 51, {.session = 7});
-  auto [handle, match, pin] =
+  auto [handle, match, pin, stored] =
       tree_.acquire_with(tokens("aaaa bbbb"), {.session_hash = 7, .max_snapshot_tokens = 7, .pin_snapshot = true});
   EXPECT_THAT(snapshot_of(match), IsResident(51, 4));
   EXPECT_EQ(pin.slot(), 51u);

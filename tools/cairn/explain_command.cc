@@ -45,7 +45,7 @@ void run(const Arguments& arguments) {
   report.found_equal_again = !report.trace || report.trace->format == replay::TraceFormat::kTokens ||
                              report.trace->options.ids == replay::BlockIdKind::kPlain;
   {
-    ProgressMeter progress(workload.size());
+    ProgressMeter progress(workload.size(), "explained", "requests");
     replay::ExplainOptions options{
         .pool_blocks = report.pool_blocks, .replay = report.replay, .find_equal_again = report.found_equal_again};
     options.replay.on_request_done = [&progress] { progress.add_one(); };

@@ -6,6 +6,7 @@
 #include "bench_command.h"
 #include "explain_command.h"
 #include "replay_command.h"
+#include "tier_command.h"
 
 namespace {
 
@@ -20,6 +21,7 @@ int run(int argc, char** argv) {
   cairn::tool::add_replay_command(app);
   cairn::tool::add_explain_command(app);
   cairn::tool::add_bench_command(app);
+  cairn::tool::add_tier_command(app);
   try {
     app.parse(argc, argv);  // and runs the subcommand
   } catch (const CLI::Success& success) {

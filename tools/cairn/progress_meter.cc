@@ -14,7 +14,8 @@ constexpr const char* kEraseLine = "\r\x1b[K";
 
 }  // namespace
 
-ProgressMeter::ProgressMeter(std::uint64_t total) : total_(total), on_terminal_(::isatty(STDERR_FILENO) == 1) {}
+ProgressMeter::ProgressMeter(std::uint64_t total, std::string_view verb, std::string_view things)
+    : total_(total), verb_(verb), things_(things), on_terminal_(::isatty(STDERR_FILENO) == 1) {}
 
 ProgressMeter::~ProgressMeter() {
   if (on_terminal_) std::fputs(kEraseLine, stderr);
@@ -37,7 +38,7 @@ void ProgressMeter::print(Clock::time_point now) {
   const double per_second = static_cast<double>(done) / seconds;
   const double left_s = static_cast<double>(total_ - done) / per_second;
   const std::string line =
-      fmt::format("{}replayed {} of {} requests ({:.0f} %), {:.0f}/s, {:.0f} s left", kEraseLine, done, total_,
+      fmt::format("{}{} {} of {} {} ({:.0f} %), {:.0f}/s, {:.0f} s left", kEraseLine, verb_, done, total_, things_,
                   100.0 * static_cast<double>(done) / static_cast<double>(total_), per_second, left_s);
   std::fputs(line.c_str(), stderr);
 }

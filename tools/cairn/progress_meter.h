@@ -6,14 +6,16 @@
 #include <chrono>
 #include <cstdint>
 #include <mutex>
+#include <string_view>
 
 namespace cairn::tool {
 
-// Silent if standard error is no terminal. add() may be called from any thread: `done_` is a plain count (relaxed,
+// Silent if standard error is no terminal. add_one() may be called from any thread: `done_` is a plain count (relaxed,
 // nothing is published with it); whoever finds the mutex free and the last print old enough prints.
 class ProgressMeter {
  public:
-  explicit ProgressMeter(std::uint64_t total);
+  // What it says: "VERB 5 of 20 THINGS"; the texts outlive it.
+  ProgressMeter(std::uint64_t total, std::string_view verb, std::string_view things);
   ~ProgressMeter();  // removes the line
   ProgressMeter(const ProgressMeter&) = delete;
   ProgressMeter& operator=(const ProgressMeter&) = delete;
@@ -25,6 +27,8 @@ class ProgressMeter {
   void print(Clock::time_point now);
 
   const std::uint64_t total_;
+  const std::string_view verb_;
+  const std::string_view things_;
   const bool on_terminal_;
   const Clock::time_point start_ = Clock::now();
   std::atomic<std::uint64_t> done_{0};

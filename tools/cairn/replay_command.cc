@@ -13,6 +13,7 @@
 #include "replay/comparison.h"
 #include "replay/report.h"
 #include "replay/verified_replayer.h"
+#include "replay_tier_options.h"
 #include "sweep_options.h"
 #include "workload_options.h"
 
@@ -43,6 +44,8 @@ constexpr const char* kExamples = R"(Examples:
       the hit rate over the pool's size: would more memory help?
   cairn replay agents.jsonl.zst --trace-block-size 64 --sweep-snapshots
       what a hybrid model reuses, over the number of slots for its states
+  cairn replay --engine verify --ram-tier-bytes 256M --spill-dir /tmp/spill --spill-bytes 4G
+      what leaves memory goes to RAM and from there to files, and comes back
   zcat tokens.jsonl.gz | cairn replay - --json - | jq '.runs[].token_hit_rate'
       tokens from standard input, the report as JSON
 
@@ -57,6 +60,7 @@ struct Arguments {
   std::optional<std::size_t> snapshots;
   replay::SnapshotOptions snapshot;  // but for the slots
   SweepArguments sweep;
+  TierArguments tiers;
   std::string json;
 };
 
@@ -116,6 +120,7 @@ void check_combinations(const CLI::App& command, const Arguments& arguments) {
           name, fmt::format("{}: only a sweep has it; add --sweep or --sweep-snapshots", value(name)));
     }
   }
+  check_tier_combinations(command, arguments.tiers, arguments.verify);
   const std::size_t block_size = arguments.engine.replay.block_size;
   const std::size_t every = arguments.snapshot.checkpoint_every_tokens;
   if (every % block_size != 0) {
@@ -128,7 +133,7 @@ void check_combinations(const CLI::App& command, const Arguments& arguments) {
 }
 
 void compare(const replay::Workload& workload, replay::Report& report) {
-  ProgressMeter progress(workload.size() * kRuns);
+  ProgressMeter progress(workload.size() * kRuns, "replayed", "requests");
   report.options.replay.on_request_done = [&progress] { progress.add_one(); };
   report.comparison = replay::compare(workload, report.options);
   report.options.replay.on_request_done = nullptr;
@@ -142,6 +147,9 @@ replay::VerifiedReplayOptions verified_options(const Arguments& arguments) {
     options.snapshots = arguments.snapshot;
     options.snapshots->slots = *arguments.snapshots;
   }
+  if (arguments.tiers.given()) options.tiers = arguments.tiers.tiers;
+  options.skip = arguments.tiers.skip;
+  options.stop_after = arguments.tiers.stop_after;
   return options;
 }
 
@@ -149,7 +157,7 @@ void verify(const replay::Workload& workload, const Arguments& arguments, replay
   replay::Report::VerifiedRun& verified = report.verified.emplace();
   verified.options = verified_options(arguments);
   const replay::PoolSize& pool = report.options.pool;
-  ProgressMeter progress(workload.size());
+  ProgressMeter progress(workload.size(), "replayed", "requests");
   verified.options.replay.on_request_done = [&progress] { progress.add_one(); };
   if (pool.is_share()) {
     report.comparison.distinct_blocks = replay::count_distinct_blocks(workload, verified.options.replay);
@@ -207,6 +215,7 @@ void add_replay_command(CLI::App& app) {
   add_engine_options(*command, arguments->engine);
   add_verifying_options(*command, *arguments);
   add_sweep_options(*command, arguments->sweep);
+  add_tier_options(*command, arguments->tiers);
   command
       ->add_option("--json", arguments->json,
                    "Write every number and the settings to a file; - prints them instead "

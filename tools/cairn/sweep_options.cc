@@ -108,7 +108,7 @@ void sweep_blocks(const replay::Workload& workload, const replay::WorkloadSource
   std::unique_ptr<ProgressMeter> progress;
   sweep_options.replay.on_request_done = [&progress] { progress->add_one(); };
   replay::Sweep sweep(workload, std::move(sweep_options));
-  progress = std::make_unique<ProgressMeter>(workload.size() * sweep.replays());
+  progress = std::make_unique<ProgressMeter>(workload.size() * sweep.replays(), "replayed", "requests");
   report.result = sweep.run();
   progress.reset();
   write(report, arguments, json);
@@ -129,7 +129,7 @@ void sweep_snapshot_slots(const replay::Workload& workload, const replay::Worklo
     const std::size_t replays = arguments.slots.empty()
                                     ? replay::SweepOptions::kDefaultSizes + replay::SnapshotSweepOptions::kHalvingsMax
                                     : arguments.slots.size();
-    ProgressMeter progress(workload.size() * (replays + 1));
+    ProgressMeter progress(workload.size() * (replays + 1), "replayed", "requests");
     options.verified.replay.on_request_done = [&progress] { progress.add_one(); };
     report.result = replay::sweep_snapshots(workload, options);
   }

@@ -1,0 +1,7 @@
+#include "tier/async_io.h"
+
+namespace cairn {
+
+AsyncIo::~AsyncIo() = default;
+
+}  // namespace cairn
