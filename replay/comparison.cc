@@ -4,13 +4,16 @@
 #include <cairn/radix_tree.h>
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <future>
 #include <optional>
+#include <stdexcept>
 #include <string>
 #include <utility>
 
 #include "replay/block_pool.h"
 #include "replay/errors.h"
+#include "replay/optimum.h"
 
 namespace cairn::replay {
 namespace {
@@ -40,28 +43,51 @@ RunResult run_radix_tree(std::string name, const Workload& workload, const Repla
 
 }  // namespace
 
-Comparison compare(const Workload& workload, const ComparisonOptions& options) {
-  Comparison comparison;
-  // A size in absolute terms is checked before any run; a share is known only after the unbounded one.
-  if (!options.pool.is_share()) comparison.pool_blocks = options.pool.blocks(options.replay.block_size, 0);
-  auto unbounded = std::async(std::launch::async,
-                              [&] { return run_radix_tree("unbounded", workload, options.replay, std::nullopt); });
-  std::optional<RunResult> unbounded_result;
-  if (options.pool.is_share()) {
-    unbounded_result = unbounded.get();
-    comparison.pool_blocks = options.pool.blocks(options.replay.block_size, unbounded_result->created_blocks);
+const std::vector<std::string>& policy_names() {
+  static const std::vector<std::string> names{"lru"};
+  return names;
+}
+
+bool is_policy(std::string_view name) {
+  return std::ranges::find(policy_names(), name) != policy_names().end();
+}
+
+RunResult run_policy(const std::string& name, const Workload& workload, const ReplayOptions& options,
+                     std::optional<std::size_t> blocks) {
+  if (!is_policy(name)) throw std::invalid_argument(fmt::format("policy {}: there is no such policy", name));
+  return run_radix_tree(name, workload, options, blocks);
+}
+
+RunResult run_unbounded(const Workload& workload, const BlockTrace& blocks, const ReplayOptions& options) {
+  RunResult result = run_radix_tree("unbounded", workload, options, std::nullopt);
+  if (result.created_blocks != blocks.distinct()) {
+    throw ReplayError(fmt::format("run unbounded: the tree took {} blocks, the workload has {} distinct ones",
+                                  result.created_blocks, blocks.distinct()));
   }
-  auto lru = std::async(std::launch::async,
-                        [&] { return run_radix_tree("lru", workload, options.replay, comparison.pool_blocks); });
-  comparison.runs.push_back(run_without_cache(workload, options.replay, comparison.pool_blocks));
+  return result;
+}
+
+Comparison compare(const Workload& workload, const ComparisonOptions& options) {
+  const ReplayOptions& replay = options.replay;
+  Comparison comparison;
+  // A size in absolute terms is checked before anything is computed.
+  if (!options.pool.is_share()) comparison.pool_blocks = options.pool.blocks(replay.block_size, 0);
+  const BlockTrace blocks(workload, replay.block_size);
+  comparison.distinct_blocks = blocks.distinct();
+  if (options.pool.is_share()) comparison.pool_blocks = options.pool.blocks(replay.block_size, blocks.distinct());
+  const std::size_t pool_blocks = comparison.pool_blocks;
+  auto unbounded = std::async(std::launch::async, [&] { return run_unbounded(workload, blocks, replay); });
+  auto lru = std::async(std::launch::async, [&] { return run_policy("lru", workload, replay, pool_blocks); });
+  comparison.runs.push_back(run_without_cache(workload, replay, pool_blocks));
+  RunResult optimum = find_optimum(workload, blocks, pool_blocks, replay);
   comparison.runs.push_back(lru.get());
-  comparison.runs.push_back(unbounded_result ? *std::move(unbounded_result) : unbounded.get());
-  comparison.distinct_blocks = comparison.runs.back().created_blocks;
+  comparison.runs.push_back(std::move(optimum));
+  comparison.runs.push_back(unbounded.get());
   return comparison;
 }
 
 std::size_t count_distinct_blocks(const Workload& workload, const ReplayOptions& options) {
-  return run_radix_tree("unbounded", workload, options, std::nullopt).created_blocks;
+  return BlockTrace(workload, options.block_size).distinct();
 }
 
 }  // namespace cairn::replay

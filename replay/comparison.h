@@ -1,10 +1,15 @@
-// The same workload through no cache, a cache of the given size, and an unbounded one.
+// The same workload through no cache, a cache of the given size, and an unbounded one; and the most that the given
+// size can give.
 #ifndef CAIRN_REPLAY_COMPARISON_H_
 #define CAIRN_REPLAY_COMPARISON_H_
 
 #include <cstddef>
+#include <optional>
+#include <string>
+#include <string_view>
 #include <vector>
 
+#include "replay/block_trace.h"
 #include "replay/pool_size.h"
 #include "replay/replayer.h"
 #include "replay/workload.h"
@@ -17,16 +22,27 @@ struct ComparisonOptions {
 };
 
 struct Comparison {
-  std::size_t pool_blocks = 0;      // of the runs "none" and "lru"
-  std::size_t distinct_blocks = 0;  // that the unbounded cache took: all distinct full blocks of the workload
-  std::vector<RunResult> runs;      // "none", "lru", "unbounded"
+  std::size_t pool_blocks = 0;      // of all runs but "unbounded"
+  std::size_t distinct_blocks = 0;  // full ones, of the workload; the unbounded cache took as many
+  std::vector<RunResult> runs;      // "none", "lru", "optimum", "unbounded"
 };
 
 // The runs share nothing but the workload and go side by side on threads of their own. Each one's tree is validated
 // at its end. Throws as Replayer and PoolSize::blocks do.
 [[nodiscard]] Comparison compare(const Workload& workload, const ComparisonOptions& options);
 
-// All distinct full blocks of the workload, by an unbounded run. Throws as compare.
+// The eviction policies that there are, the default first.
+[[nodiscard]] const std::vector<std::string>& policy_names();
+[[nodiscard]] bool is_policy(std::string_view name);
+// One run with the eviction policy of that name; without `blocks` the pool never ends. The policies of the index are
+// to be told apart here and nowhere else. Throws std::invalid_argument: there is none of that name; else as Replayer.
+[[nodiscard]] RunResult run_policy(const std::string& name, const Workload& workload, const ReplayOptions& options,
+                                   std::optional<std::size_t> blocks);
+// The run "unbounded". Throws as Replayer; ReplayError if the tree did not take each distinct block once.
+[[nodiscard]] RunResult run_unbounded(const Workload& workload, const BlockTrace& blocks,
+                                      const ReplayOptions& options);
+
+// All distinct full blocks of the workload. Throws as BlockTrace.
 [[nodiscard]] std::size_t count_distinct_blocks(const Workload& workload, const ReplayOptions& options);
 
 }  // namespace cairn::replay

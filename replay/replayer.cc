@@ -125,6 +125,7 @@ bool Replayer::try_admit(Running& running, std::size_t blocks_needed) {
     const EvictedBlocks evicted = timed(running.cache_ns, [&] { return cache_.evict(shortage); });
     for (const BlockId block : evicted.physical) pool_.drop_reference(block);
     result_.evicted_blocks += evicted.size();
+    if (options_.observer != nullptr) options_.observer->on_evicted(running.index, evicted.physical);
   }
   if (pool_.shortage(rest) > 0) {
     timed(running.cache_ns,
@@ -137,6 +138,7 @@ bool Replayer::try_admit(Running& running, std::size_t blocks_needed) {
   for (std::size_t i = match.matched_blocks.size(); i < digests_.size(); ++i) {
     pool_.fill(running.table[i], digests_[i]);
   }
+  if (options_.observer != nullptr) options_.observer->on_admitted(running.index, match.matched_blocks.size());
   publish(running, prompt_, match.matched_tokens, running.cache_ns);
   count_admitted(running, match.matched_blocks.size());
   return true;
@@ -162,6 +164,7 @@ void Replayer::publish(const Running& running, std::span<const TokenId> tokens, 
   });
   for (const BlockId block : acquired.blocks) pool_.add_reference(block);
   result_.created_blocks += acquired.blocks.size();
+  if (options_.observer != nullptr) options_.observer->on_published(running.index, table, acquired.blocks);
 }
 
 void Replayer::finish(Running running) {

@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <functional>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -18,6 +19,23 @@
 
 namespace cairn::replay {
 
+// Told of what happens in a replay, as it happens, by the thread that replays.
+class ReplayObserver {
+ public:
+  ReplayObserver() = default;
+  ReplayObserver(const ReplayObserver&) = delete;
+  ReplayObserver& operator=(const ReplayObserver&) = delete;
+  virtual ~ReplayObserver() = default;
+
+  // The request at `index` has its blocks, of which the first are matched ones. Nothing of it is published yet.
+  virtual void on_admitted(std::size_t index, std::size_t matched_blocks) = 0;
+  // The cache has all of `table` now, full blocks of the request's sequence from its start. It took `taken`, the last
+  // of them; what comes before, it had already.
+  virtual void on_published(std::size_t index, std::span<const BlockId> table, std::span<const BlockId> taken) = 0;
+  // To make room for the request at `index`.
+  virtual void on_evicted(std::size_t index, std::span<const BlockId> blocks) = 0;
+};
+
 struct ReplayOptions {
   std::size_t block_size = 16;
   // How long a request runs. Without a service rate, until fewer than `concurrency` others may run beside the next
@@ -26,6 +44,7 @@ struct ReplayOptions {
   std::size_t concurrency = 1;
   std::optional<double> service_rate{};
   std::function<void()> on_request_done{};  // admitted or rejected; from the thread that replays
+  ReplayObserver* observer = nullptr;       // must outlive the replay
 };
 
 struct RejectedRequest {
@@ -38,6 +57,7 @@ struct RunResult {
   static constexpr std::size_t kRejectedNamedMax = 10;
 
   std::string name;
+  bool ideal = false;  // computed (optimum.h), no cache ran: created, evicted and peak blocks and times mean nothing
   std::uint64_t requests = 0;  // of the workload: admitted + rejected
   std::uint64_t rejected = 0;  // need more blocks than the pool has; not looked up, not in any count below
   std::vector<RejectedRequest> first_rejected;  // the first kRejectedNamedMax of them

@@ -4,49 +4,21 @@
 
 #include <algorithm>
 #include <iterator>
-#include <nlohmann/json.hpp>
 #include <optional>
 #include <span>
 #include <string_view>
+#include <utility>
+
+#include "replay/report_parts.h"
 
 namespace cairn::replay {
 namespace {
 
-using Json = nlohmann::ordered_json;
-
-constexpr int kSchemaVersion = 1;
 constexpr const char* kVerifiedName = "verify";
 
-// 1234567 as "1,234,567".
-std::string grouped(std::uint64_t number) {
-  std::string digits = std::to_string(number);
-  for (std::size_t from_end = 3; from_end < digits.size(); from_end += 4) {
-    digits.insert(digits.size() - from_end, 1, ',');
-  }
-  return digits;
-}
-
-std::string percent(double share) {
-  return fmt::format("{:.2f} %", share * 100);
-}
-
-std::string_view name_of(TraceFormat format) {
-  return format == TraceFormat::kTokens ? "tokens" : "blocks";
-}
-std::string_view name_of(BlockIdKind kind) {
-  return kind == BlockIdKind::kChained ? "chained" : "plain";
-}
-
-std::string workload_line(const Report& report) {
-  const std::string size = fmt::format("{} requests, {} prompt tokens, {} output tokens", grouped(report.requests),
-                                       grouped(report.prompt_tokens), grouped(report.output_tokens));
-  if (report.builtin) return fmt::format("workload  built-in, seed {}: {}\n", report.builtin->seed, size);
-  const Report::TraceSource& trace = *report.trace;
-  std::string kind = "tokens";
-  if (trace.format == TraceFormat::kBlockIds) {
-    kind = fmt::format("{} block ids of {} tokens", name_of(trace.options.ids), trace.options.trace_block_tokens);
-  }
-  return fmt::format("workload  {} ({}): {}\n", trace.name, kind, size);
+// What only a run of a cache has.
+std::string if_run(const RunResult& run, std::string value) {
+  return run.ideal ? "-" : std::move(value);
 }
 
 std::string tiers_line(const Report::VerifiedRun& run) {
@@ -71,11 +43,8 @@ std::string settings_line(const Report& report) {
   if (options.pool.is_share()) {
     pool += fmt::format(" ({} of {} distinct)", options.pool.text(), grouped(report.comparison.distinct_blocks));
   }
-  const std::string overlap = options.replay.service_rate
-                                  ? fmt::format("{} output tokens/s per sequence", *options.replay.service_rate)
-                                  : fmt::format("concurrency {}", options.replay.concurrency);
-  std::string line =
-      fmt::format("settings  block size {} tokens, pool {}, {}\n", options.replay.block_size, pool, overlap);
+  std::string line = fmt::format("settings  block size {} tokens, pool {}, {}\n", options.replay.block_size, pool,
+                                 overlap_text(options.replay));
   if (!report.verified) return line;
   line += fmt::format("engine    verifying, prefill in chunks of {} tokens",
                       report.verified->options.prefill_chunk_tokens);
@@ -98,11 +67,7 @@ std::string rejected_note(std::uint64_t rejected, const std::vector<RejectedRequ
 }
 
 std::string notes(const Report& report) {
-  std::string text;
-  if (report.trace && report.trace->bad_lines > 0) {
-    text += fmt::format("\n{} malformed lines skipped, the first of them:\n", grouped(report.trace->bad_lines));
-    for (const std::string& reason : report.trace->bad_line_reasons) text += fmt::format("  {}\n", reason);
-  }
+  std::string text = bad_lines_note(report);
   if (report.verified && report.verified->result.rejected > 0) {
     const VerifiedResult& run = report.verified->result;
     text += rejected_note(run.rejected, run.first_rejected, run.pool_blocks);
@@ -133,13 +98,13 @@ constexpr Row<RunResult> kRows[] = {
     {"reused tokens", [](const RunResult& run) { return grouped(run.reused_tokens); }},
     {"token hit rate", [](const RunResult& run) { return percent(run.token_hit_rate()); }},
     {"block hit rate", [](const RunResult& run) { return percent(run.block_hit_rate()); }},
-    {"evicted blocks", [](const RunResult& run) { return grouped(run.evicted_blocks); }},
-    {"peak blocks", [](const RunResult& run) { return grouped(run.peak_blocks); }},
+    {"evicted blocks", [](const RunResult& run) { return if_run(run, grouped(run.evicted_blocks)); }},
+    {"peak blocks", [](const RunResult& run) { return if_run(run, grouped(run.peak_blocks)); }},
     {"peak running sequences", [](const RunResult& run) { return grouped(run.peak_running); }},
     {"cache time per request, p50",
-     [](const RunResult& run) { return fmt::format("{:.1f} us", run.cache_time_p50_us); }},
+     [](const RunResult& run) { return if_run(run, fmt::format("{:.1f} us", run.cache_time_p50_us)); }},
     {"cache time per request, p99",
-     [](const RunResult& run) { return fmt::format("{:.1f} us", run.cache_time_p99_us); }},
+     [](const RunResult& run) { return if_run(run, fmt::format("{:.1f} us", run.cache_time_p99_us)); }},
 };
 
 constexpr Row<VerifiedResult> kVerifiedRows[] = {
@@ -268,27 +233,10 @@ Json json_tiers(const TierOptions& tiers) {
 }
 
 Json json_settings(const Report& report) {
-  Json settings;
-  if (report.builtin) {
-    settings["workload"] = "built-in";
-    settings["seed"] = report.builtin->seed;
-  } else {
-    const Report::TraceSource& trace = *report.trace;
-    settings["workload"] = "trace";
-    settings["trace"] = trace.name;
-    settings["format"] = name_of(trace.format);
-    if (trace.format == TraceFormat::kBlockIds) {
-      settings["trace_block_size"] = trace.options.trace_block_tokens;
-      settings["ids"] = name_of(trace.options.ids);
-    }
-    settings["skip_bad_lines"] = trace.options.skip_bad_lines;
-  }
-  settings["requests"] = report.requests;
+  Json settings = json_source(report);
   settings["block_size"] = report.options.replay.block_size;
   settings["blocks"] = report.options.pool.text();
-  const bool by_rate = report.options.replay.service_rate.has_value();
-  settings["concurrency"] = by_rate ? Json() : Json(report.options.replay.concurrency);
-  settings["service_rate"] = by_rate ? Json(*report.options.replay.service_rate) : Json();
+  add_overlap(report.options.replay, settings);
   settings["engine"] = report.verified ? "verify" : "index";
   if (!report.verified) return settings;
   settings["skip"] = report.verified->options.skip;
@@ -299,14 +247,6 @@ Json json_settings(const Report& report) {
   settings["checkpoint_every"] = snapshots ? Json(snapshots->checkpoint_every_tokens) : Json();
   settings["tiers"] = report.verified->options.tiers ? json_tiers(*report.verified->options.tiers) : Json();
   return settings;
-}
-
-Json json_rejected(const std::vector<RejectedRequest>& first) {
-  Json rejected = Json::array();
-  for (const RejectedRequest& request : first) {
-    rejected.push_back({{"line", request.line}, {"blocks_needed", request.blocks_needed}});
-  }
-  return rejected;
 }
 
 Json json_tier_run(const TierResult& tiers) {
@@ -398,31 +338,6 @@ Json json_run(const VerifiedResult& run) {
               {"tiers", run.tiers ? json_tier_run(*run.tiers) : Json()}};
 }
 
-Json json_run(const RunResult& run) {
-  return Json{{"name", run.name},
-              {"requests", run.requests},
-              {"rejected", run.rejected},
-              {"first_rejected", json_rejected(run.first_rejected)},
-              {"waited", run.waited},
-              {"prompt_tokens", run.prompt_tokens},
-              {"matched_tokens", run.matched_tokens},
-              {"reused_tokens", run.reused_tokens},
-              {"token_hit_rate", run.token_hit_rate()},
-              {"prompt_blocks", run.prompt_blocks},
-              {"matched_blocks", run.matched_blocks},
-              {"block_hit_rate", run.block_hit_rate()},
-              {"output_tokens", run.output_tokens},
-              {"created_blocks", run.created_blocks},
-              {"evicted_blocks", run.evicted_blocks},
-              {"pool_blocks", run.pool_blocks ? Json(*run.pool_blocks) : Json()},
-              {"peak_blocks", run.peak_blocks},
-              {"peak_running", run.peak_running},
-              {"cache_time_p50_us", run.cache_time_p50_us},
-              {"cache_time_p99_us", run.cache_time_p99_us},
-              {"cache_time_total_s", run.cache_time_total_s},
-              {"wall_time_s", run.wall_time_s}};
-}
-
 }  // namespace
 
 std::string table(const Report& report) {
@@ -448,15 +363,11 @@ std::string json(const Report& report) {
                           {"output_tokens", report.output_tokens},
                           {"distinct_blocks", report.comparison.distinct_blocks}};
   if (report.verified && !report.options.pool.is_share()) document["workload"]["distinct_blocks"] = Json();
-  if (report.trace) {
-    document["bad_lines"] = report.trace->bad_lines;
-    document["bad_line_reasons"] = report.trace->bad_line_reasons;
-  }
+  add_bad_lines(report, document);
   document["runs"] = Json::array();
   if (report.verified) document["runs"].push_back(json_run(report.verified->result));
   for (const RunResult& run : report.comparison.runs) document["runs"].push_back(json_run(run));
-  // File names need not be UTF-8.
-  return document.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
+  return dumped(document);
 }
 
 }  // namespace cairn::replay

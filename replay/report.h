@@ -14,8 +14,8 @@
 
 namespace cairn::replay {
 
-struct Report {
-  // Where the requests came from: exactly one of the two sources.
+// Where the requests came from: exactly one of the two sources.
+struct WorkloadSource {
   struct TraceSource {
     std::string name;
     TraceOptions options;
@@ -29,6 +29,9 @@ struct Report {
   std::uint64_t requests = 0;
   std::uint64_t prompt_tokens = 0;
   std::uint64_t output_tokens = 0;
+};
+
+struct Report : WorkloadSource {
   ComparisonOptions options;
   Comparison comparison;  // with a verified run: no runs, and distinct_blocks only if they had to be counted, else 0
 

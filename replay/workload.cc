@@ -1,5 +1,6 @@
 #include "replay/workload.h"
 
+#include <algorithm>
 #include <numeric>
 #include <stdexcept>
 
@@ -74,18 +75,35 @@ void Workload::add_runs(std::span<const TokenRun> runs) {
   }
 }
 
-void Workload::append(std::size_t begin, std::size_t end, std::vector<TokenId>& tokens) const {
-  for (std::size_t i = begin; i < end; ++i) {
-    const TokenRun& run = runs_[i];
-    if (run.literal) {
-      const auto first = literals_.begin() + static_cast<std::ptrdiff_t>(run.first);
-      tokens.insert(tokens.end(), first, first + run.count);
-    } else {
-      const std::size_t old_size = tokens.size();
-      tokens.resize(old_size + run.count);
-      std::iota(tokens.begin() + static_cast<std::ptrdiff_t>(old_size), tokens.end(), static_cast<TokenId>(run.first));
+void Workload::sequence(std::size_t index, std::size_t first, std::size_t count, std::vector<TokenId>& tokens) const {
+  tokens.clear();
+  for (std::size_t i = extents_[index].prompt; i < extents_[index].end && count > 0; ++i) {
+    TokenRun run = runs_[i];
+    if (first >= run.count) {
+      first -= run.count;
+      continue;
     }
+    run.first += first;
+    run.count = static_cast<std::uint32_t>(std::min<std::size_t>(run.count - first, count));
+    first = 0;
+    count -= run.count;
+    append(run, tokens);
   }
+}
+
+void Workload::append(std::size_t begin, std::size_t end, std::vector<TokenId>& tokens) const {
+  for (std::size_t i = begin; i < end; ++i) append(runs_[i], tokens);
+}
+
+void Workload::append(const TokenRun& run, std::vector<TokenId>& tokens) const {
+  if (run.literal) {
+    const auto first = literals_.begin() + static_cast<std::ptrdiff_t>(run.first);
+    tokens.insert(tokens.end(), first, first + run.count);
+    return;
+  }
+  const std::size_t old_size = tokens.size();
+  tokens.resize(old_size + run.count);
+  std::iota(tokens.begin() + static_cast<std::ptrdiff_t>(old_size), tokens.end(), static_cast<TokenId>(run.first));
 }
 
 }  // namespace cairn::replay

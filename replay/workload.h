@@ -56,6 +56,9 @@ class Workload {
   // Replace or append to `tokens`. Safe from several threads while nothing is added.
   void prompt(std::size_t index, std::vector<TokenId>& tokens) const;
   void append_output(std::size_t index, std::vector<TokenId>& tokens) const;
+  // Up to `count` tokens from `first` on, of the prompt and the output that follows it, if its tokens are known.
+  // O(count and the runs before).
+  void sequence(std::size_t index, std::size_t first, std::size_t count, std::vector<TokenId>& tokens) const;
 
   [[nodiscard]] std::uint64_t prompt_tokens() const { return prompt_tokens_; }
   [[nodiscard]] std::uint64_t output_tokens() const { return output_tokens_; }
@@ -71,6 +74,7 @@ class Workload {
 
   void add_runs(std::span<const TokenRun> runs);
   void append(std::size_t begin, std::size_t end, std::vector<TokenId>& tokens) const;
+  void append(const TokenRun& run, std::vector<TokenId>& tokens) const;
 
   std::vector<Request> requests_;
   std::vector<Extent> extents_;  // into runs_, parallel to requests_

@@ -6,9 +6,11 @@
 #include <cairn/radix_tree.h>
 #include <gtest/gtest.h>
 
+#include <array>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
+#include <iterator>
 #include <map>
 #include <optional>
 #include <set>
@@ -18,7 +20,10 @@
 #include <vector>
 
 #include "replay/block_pool.h"
+#include "replay/block_trace.h"
+#include "replay/explainer.h"
 #include "replay/line_source.h"
+#include "replay/optimum.h"
 #include "replay/replayer.h"
 #include "replay/trace_reader.h"
 #include "replay/verified_replayer.h"
@@ -177,6 +182,51 @@ Counts naive(const std::string& path, std::size_t block_tokens, std::size_t capa
   return NaiveLru(block_tokens, capacity).run(read_ids(path));
 }
 
+// ---- The best that anybody who knows the future can do, on ids alone ----
+
+// Sequential, as above: what is kept beside a request's own blocks is in nobody's use. Whenever that is more than
+// fits, the block goes whose next use is furthest away, the deepest of a prompt first.
+class NaiveOptimum {
+ public:
+  NaiveOptimum(std::size_t block_tokens, std::size_t capacity) : block_tokens_(block_tokens), capacity_(capacity) {}
+
+  std::uint64_t matched_blocks(const std::vector<IdRequest>& requests) {
+    std::map<std::size_t, std::set<std::size_t>> uses;  // by id: requests that are to come
+    for (std::size_t i = 0; i < requests.size(); ++i) {
+      for (const std::size_t id : full(requests[i])) uses[id].insert(i);
+    }
+    std::uint64_t matched = 0;
+    std::set<std::pair<std::pair<std::size_t, std::size_t>, std::size_t>> kept;  // next use and depth, id
+    for (std::size_t i = 0; i < requests.size(); ++i) {
+      const std::vector<std::size_t> ids = full(requests[i]);
+      for (std::size_t depth = 0; depth < ids.size(); ++depth) {
+        matched += kept.erase({{i, depth}, ids[depth]});
+        uses[ids[depth]].erase(i);
+      }
+      const std::size_t taken = blocks_of(requests[i].input_length) + blocks_of(requests[i].output_length);
+      if (taken > capacity_) throw std::runtime_error("a request that does not fit");
+      while (kept.size() + taken > capacity_) kept.erase(std::prev(kept.end()));
+      for (std::size_t depth = 0; depth < ids.size(); ++depth) {
+        const std::set<std::size_t>& following = uses[ids[depth]];
+        if (!following.empty()) kept.insert({{*following.begin(), depth}, ids[depth]});
+      }
+    }
+    return matched;
+  }
+
+ private:
+  [[nodiscard]] std::vector<std::size_t> full(const IdRequest& request) const {
+    const std::size_t blocks = std::min(request.ids.size(), request.input_length / block_tokens_);
+    return {request.ids.begin(), request.ids.begin() + static_cast<std::ptrdiff_t>(blocks)};
+  }
+  [[nodiscard]] std::size_t blocks_of(std::size_t tokens) const {
+    return (tokens + block_tokens_ - 1) / block_tokens_;
+  }
+
+  std::size_t block_tokens_;
+  std::size_t capacity_;
+};
+
 // ---- The cache itself ----
 
 Trace trace_of(const std::string& path, std::size_t block_tokens) {
@@ -247,6 +297,45 @@ void expect_at_sizes(const std::string& path, std::size_t block_tokens, const st
   }
 }
 
+// The optimum at several sizes: equal to the naive one, pinned, above LRU and not above the unbounded cache.
+struct PinnedOptimum {
+  double share;  // of the distinct blocks
+  std::uint64_t matched_blocks;
+};
+
+void expect_optimum(const std::string& path, std::size_t block_tokens, const std::vector<PinnedOptimum>& sizes) {
+  const std::vector<IdRequest> ids = read_ids(path);
+  const Trace trace = trace_of(path, block_tokens);
+  const BlockTrace blocks(trace.workload, block_tokens);
+  const std::uint64_t unbounded = NaiveLru(block_tokens, kUnbounded).run(ids).matched_tokens;
+  for (const PinnedOptimum& pinned : sizes) {
+    const auto capacity = static_cast<std::size_t>(static_cast<double>(blocks.distinct()) * pinned.share);
+    SCOPED_TRACE(testing::Message() << pinned.share << " of the distinct blocks: " << capacity);
+    const RunResult result = find_optimum(trace.workload, blocks, capacity, {.block_size = block_tokens});
+    EXPECT_EQ(result.rejected, 0U);
+    EXPECT_EQ(result.prompt_tokens, trace.workload.prompt_tokens());
+    EXPECT_EQ(result.matched_blocks, NaiveOptimum(block_tokens, capacity).matched_blocks(ids));
+    EXPECT_EQ(result.matched_blocks, pinned.matched_blocks);
+    EXPECT_GE(result.matched_tokens, NaiveLru(block_tokens, capacity).run(ids).matched_tokens);
+    EXPECT_LE(result.matched_tokens, unbounded);
+  }
+}
+
+TEST(RealTraces, TheOptimumOfTheConversationTraceMatchesANaiveOne) {
+  CAIRN_NEED_TRACE(path, "conversation_trace.jsonl");
+  expect_optimum(path, 512, {{0.01, 67'068}, {0.05, 105'592}, {0.10, 105'592}, {0.30, 105'592}});
+}
+
+TEST(RealTraces, TheOptimumOfTheSyntheticTraceMatchesANaiveOne) {
+  CAIRN_NEED_TRACE(path, "synthetic_trace.jsonl");
+  expect_optimum(path, 512, {{0.01, 17'994}, {0.05, 45'611}, {0.10, 60'009}, {0.30, 77'111}});
+}
+
+TEST(RealTraces, TheOptimumOfTheAgentTraceMatchesANaiveOne) {
+  CAIRN_NEED_TRACE(path, "agent_sessions_trace.jsonl.zst");
+  expect_optimum(path, 64, {{0.05, 1'774'291}, {0.30, 3'236'643}});
+}
+
 TEST(RealTraces, ConversationTraceAtLimitedSizesMatchesANaiveLru) {
   CAIRN_NEED_TRACE(path, "conversation_trace.jsonl");
   expect_at_sizes(path, 512,
@@ -266,6 +355,63 @@ TEST(RealTraces, SyntheticTraceAtLimitedSizesMatchesANaiveLru) {
 TEST(RealTraces, AgentTraceAtLimitedSizesMatchesANaiveLru) {
   CAIRN_NEED_TRACE(path, "agent_sessions_trace.jsonl.zst");
   expect_at_sizes(path, 64, {{0.05, 55'194'496, 2'500'711}, {0.30, 201'777'344, 177'454}});
+}
+
+// ---- Why prompts were not cached ----
+
+struct PinnedCauses {
+  std::uint64_t matched = 0;
+  std::uint64_t evicted = 0;
+  std::uint64_t unseen = 0;
+  std::uint64_t too_short = 0;
+  std::array<std::size_t, kMissCauses> requests{};  // by cause
+};
+
+// What is matched and what evicted together are what the ids imply for an unbounded cache.
+void expect_causes(const std::string& path, std::size_t block_tokens, double share, const PinnedCauses& pinned) {
+  const Trace trace = trace_of(path, block_tokens);
+  const BlockTrace blocks(trace.workload, block_tokens);
+  const auto capacity = static_cast<std::size_t>(static_cast<double>(blocks.distinct()) * share);
+  const ExplainResult result =
+      explain(trace.workload, blocks,
+              {.pool_blocks = capacity, .replay = {.block_size = block_tokens}, .find_equal_again = false});
+  EXPECT_EQ(result.tokens, (TokenCauses{.prompt = trace.workload.prompt_tokens(),
+                                        .matched = pinned.matched,
+                                        .evicted = pinned.evicted,
+                                        .unseen = pinned.unseen,
+                                        .too_short = pinned.too_short}));
+  EXPECT_EQ(result.by_cause, pinned.requests);
+  EXPECT_EQ(pinned.matched + pinned.evicted, NaiveLru(block_tokens, kUnbounded).run(read_ids(path)).matched_tokens);
+}
+
+TEST(RealTraces, TheCausesOfTheConversationTrace) {
+  CAIRN_NEED_TRACE(path, "conversation_trace.jsonl");
+  expect_causes(path, 512, 0.05,
+                {.matched = 28'619'264,
+                 .evicted = 25'443'840,
+                 .unseen = 87'500'288,
+                 .too_short = 3'230'431,
+                 .requests = {2027, 0, 2311, 0, 0, 6403, 1290}});
+}
+
+TEST(RealTraces, TheCausesOfTheSyntheticTrace) {
+  CAIRN_NEED_TRACE(path, "synthetic_trace.jsonl");
+  expect_causes(path, 512, 0.05,
+                {.matched = 9'354'240,
+                 .evicted = 30'448'640,
+                 .unseen = 20'555'776,
+                 .too_short = 835'972,
+                 .requests = {371, 1107, 1328, 0, 0, 52, 1135}});
+}
+
+TEST(RealTraces, TheCausesOfTheAgentTrace) {
+  CAIRN_NEED_TRACE(path, "agent_sessions_trace.jsonl.zst");
+  expect_causes(path, 64, 0.10,
+                {.matched = 128'533'696,
+                 .evicted = 78'704'704,
+                 .unseen = 8'422'272,
+                 .too_short = 74'471,
+                 .requests = {0, 0, 934, 0, 0, 81, 1334}});
 }
 
 // ---- Through leases, every byte checked ----

@@ -156,7 +156,7 @@ TEST_F(CairnCommand, PlainIdsAndAnotherBlockSizeAreOptions) {
   EXPECT_THAT(run("replay --trace-block-size 4 " + path).err, HasSubstr("hash id 1 stands after id 1"));
   const Result result = run("replay --trace-block-size 4 --ids plain --block-size 2 --blocks 99 --json - " + path);
   EXPECT_EQ(result.exit_code, 0) << result.err;
-  EXPECT_EQ(Json::parse(result.out).at("runs").at(2).at("matched_tokens"), 4);
+  EXPECT_EQ(Json::parse(result.out).at("runs").at(3).at("matched_tokens"), 4);
 }
 
 TEST_F(CairnCommand, OverlapIsAnOption) {
@@ -164,7 +164,7 @@ TEST_F(CairnCommand, OverlapIsAnOption) {
   const auto peak_running = [&](const std::string& options) {
     const Result result = run("replay --block-size 4 --blocks 10 --json - " + options + " " + path);
     EXPECT_EQ(result.exit_code, 0) << result.err;
-    return Json::parse(result.out).at("runs").at(2).at("peak_running").get<int>();
+    return Json::parse(result.out).at("runs").at(3).at("peak_running").get<int>();
   };
   EXPECT_EQ(peak_running(""), 1);
   EXPECT_EQ(peak_running("--concurrency 2"), 2);
@@ -252,6 +252,43 @@ TEST_F(CairnCommand, TheVerifyingEngineNamesRequestsThatNeverFitAndTokensItCanno
   EXPECT_THAT(reserved.err, HasSubstr("request 1 (line 1): "));
 }
 
+TEST_F(CairnCommand, SweepsThePoolsSizeIntoTableJsonCsvAndPlot) {
+  const Result result = run("replay --requests 60 --sweep --sizes 5%,20%,100% --jobs 2 --json " + folder_ +
+                            "s.json --csv " + folder_ + "s.csv --plot " + folder_ + "s.svg");
+  ASSERT_EQ(result.exit_code, 0) << result.err;
+  EXPECT_THAT(result.out, AllOf(HasSubstr("of distinct"), HasSubstr("optimum  unbounded"), HasSubstr("Nine tenths")));
+  EXPECT_THAT(result.err, IsEmpty()) << "progress is for terminals only";
+  EXPECT_EQ(Json::parse(content_of(folder_ + "s.json")).at("curves").size(), 3U);
+  EXPECT_THAT(content_of(folder_ + "s.csv"), HasSubstr("\noptimum,"));
+  EXPECT_THAT(content_of(folder_ + "s.svg"), StartsWith("<svg"));
+  const Result lru = run("replay --requests 60 --sweep --policies lru --csv -");
+  EXPECT_THAT(lru.out, AllOf(StartsWith("policy,"), HasSubstr("\nlru,"), Not(HasSubstr("\nunbounded,"))));
+}
+
+TEST_F(CairnCommand, SweepsTheSlotsOfAHybridModel) {
+  const Result result = run("replay --requests 40 --sweep-snapshots --slots 5,50 --blocks 50% --checkpoint-every 512");
+  ASSERT_EQ(result.exit_code, 0) << result.err;
+  EXPECT_THAT(result.out, AllOf(HasSubstr("a checkpoint every 512 tokens"), HasSubstr("\n        5 "),
+                                HasSubstr("\n       50 "), HasSubstr("\nunbounded ")));
+}
+
+TEST_F(CairnCommand, ExplainsWhyPromptsWereNotCached) {
+  const std::string path = file("t.jsonl", kTokenTrace);
+  const Result text = run("explain --block-size 4 --blocks 10 --requests " + path);
+  ASSERT_EQ(text.exit_code, 0) << text.err;
+  EXPECT_THAT(text.out, AllOf(HasSubstr("The costliest causes"), HasSubstr("To do: "), HasSubstr("Example: request 1"),
+                              HasSubstr("request 2 (line 2, at 0.1 s): 8 of 8 tokens matched; all full blocks\n")));
+  const Result json = run("explain --block-size 4 --blocks 10 --json - " + path);
+  const Json document = Json::parse(json.out);
+  EXPECT_EQ(document.at("tokens").at("matched"), 8);
+  EXPECT_EQ(document.at("requests_by_cause").at("never_seen"), 1);
+  EXPECT_FALSE(document.contains("requests"));
+  const Result builtin = run("explain --workload-requests 50 --seed 2 --blocks 2Mt --json " + folder_ + "e.json");
+  EXPECT_THAT(builtin.out, StartsWith("workload  built-in, seed 2: 50 requests, "));
+  EXPECT_EQ(Json::parse(content_of(folder_ + "e.json")).at("settings").at("seed"), 2);
+  EXPECT_THAT(run("explain --help").out, HasSubstr("Examples:\n  cairn explain "));
+}
+
 TEST_F(CairnCommand, AServiceRateNeedsTimeStamps) {
   const Result result = run("replay --blocks 9 --service-rate 10 " + file("t.jsonl", "{\"tokens\": [1]}\n"));
   EXPECT_EQ(result.exit_code, 1);
@@ -277,6 +314,17 @@ TEST_F(CairnCommand, WrongUseIsToldWithValueAndRule) {
       {"replay --ids loose t.jsonl", "--ids: loose not in {chained,plain}"},
       {"replay --format csv t.jsonl", "--format: csv not in {auto,blocks,tokens}"},
       {"replay --trace-block-size 0 t.jsonl", "--trace-block-size: Value 0 not in range"},
+      {"replay --sweep --blocks 5%", "--blocks excludes --sweep"},
+      {"replay --sweep --engine verify", "--engine excludes --sweep"},
+      {"replay --sweep --sweep-snapshots", "--sweep excludes --sweep-snapshots"},
+      {"replay --sizes 5%", "--sizes requires --sweep"},
+      {"replay --sweep --sizes 5%,some", "--sizes: 'some': must be a whole number"},
+      {"replay --sweep --policies lru,mru", "--policies: mru not in"},
+      {"replay --sweep --jobs 0", "--jobs: Value 0 not in range"},
+      {"replay --jobs 3", "--jobs: 3: only a sweep has it; add --sweep or --sweep-snapshots"},
+      {"replay --plot x.svg", "--plot: x.svg: only a sweep has it; add --sweep or --sweep-snapshots"},
+      {"explain --blocks lots", "--blocks: 'lots': must be a whole number"},
+      {"explain --workload-requests 5 t.jsonl", "excludes"},
       {"replay --engine real", "--engine: real not in {index,verify}"},
       {"replay --snapshots 5", "--snapshots: 5: only the verifying engine has it; add --engine verify"},
       {"replay --engine index --prefill-chunk 64", "--prefill-chunk: 64: only the verifying engine has it; add"},

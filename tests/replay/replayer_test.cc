@@ -370,24 +370,28 @@ TEST(Replayer, RandomWorkloadsAddUpAtEveryPoolSizeAndOverlap) {
   }
 }
 
-TEST(Comparison, RunsTheSameWorkloadThreeTimes) {
+TEST(Comparison, RunsTheSameWorkloadThroughEachAndFindsTheOptimum) {
   const Workload workload = builtin_workload({.requests = 300});
   for (const char* size : {"20%", "8000", "128kt"}) {
     const Comparison comparison = compare(workload, {.pool = PoolSize::parse(size), .replay = {.concurrency = 4}});
-    ASSERT_EQ(comparison.runs.size(), 3U);
+    ASSERT_EQ(comparison.runs.size(), 4U);
     const RunResult& none = comparison.runs[0];
     const RunResult& lru = comparison.runs[1];
-    const RunResult& unbounded = comparison.runs[2];
+    const RunResult& optimum = comparison.runs[2];
+    const RunResult& unbounded = comparison.runs[3];
     EXPECT_EQ(none.name, "none");
     EXPECT_EQ(lru.name, "lru");
+    EXPECT_EQ(optimum.name, "optimum");
     EXPECT_EQ(unbounded.name, "unbounded");
     for (const RunResult& run : comparison.runs) EXPECT_EQ(run.requests, 300U);
     EXPECT_EQ(none.matched_tokens, 0U);
     EXPECT_LT(0U, lru.matched_tokens);
-    EXPECT_LT(lru.matched_tokens, unbounded.matched_tokens);
+    EXPECT_LT(lru.matched_tokens, optimum.matched_tokens);
+    EXPECT_LE(optimum.matched_tokens, unbounded.matched_tokens);
     EXPECT_LT(0U, lru.evicted_blocks);
     EXPECT_EQ(lru.pool_blocks, comparison.pool_blocks);
     EXPECT_EQ(none.pool_blocks, comparison.pool_blocks);
+    EXPECT_EQ(optimum.pool_blocks, comparison.pool_blocks);
     EXPECT_EQ(unbounded.pool_blocks, std::nullopt);
     EXPECT_EQ(comparison.distinct_blocks, unbounded.created_blocks);
   }

@@ -83,6 +83,20 @@ TEST(Report, JsonHasEveryNumberAndTheSettings) {
       "cache_time_total_s": 0.5, "wall_time_s": 2.0})"));
 }
 
+TEST(Report, WhatOnlyARunOfACacheHasIsLeftOutOfAnIdealOne) {
+  Report report = trace_report();
+  RunResult& run = report.comparison.runs[1];
+  run.ideal = true;
+  const Json ideal = Json::parse(json(report)).at("runs")[1];
+  for (const char* name : {"created_blocks", "evicted_blocks", "peak_blocks", "cache_time_p50_us", "cache_time_p99_us",
+                           "cache_time_total_s"}) {
+    EXPECT_TRUE(ideal.at(name).is_null()) << name;
+  }
+  EXPECT_EQ(ideal.at("matched_blocks"), 20);
+  EXPECT_EQ(ideal.at("peak_running"), 2);
+  EXPECT_THAT(table(report), testing::ContainsRegex("\nevicted blocks +12 +- +12\n"));
+}
+
 TEST(Report, JsonOfTheBuiltinWorkloadNamesItsSeed) {
   Report report = trace_report();
   report.trace.reset();

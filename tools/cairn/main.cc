@@ -4,6 +4,7 @@
 #include <exception>
 
 #include "bench_command.h"
+#include "explain_command.h"
 #include "replay_command.h"
 #include "tier_command.h"
 
@@ -18,6 +19,7 @@ int run(int argc, char** argv) {
   app.set_version_flag("--version", "cairn " CAIRN_VERSION);
   app.require_subcommand(1);
   cairn::tool::add_replay_command(app);
+  cairn::tool::add_explain_command(app);
   cairn::tool::add_bench_command(app);
   cairn::tool::add_tier_command(app);
   try {

@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
-#include <cmath>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -11,20 +10,18 @@
 
 #include "output_file.h"
 #include "progress_meter.h"
-#include "replay/builtin_workload.h"
 #include "replay/comparison.h"
-#include "replay/line_source.h"
 #include "replay/report.h"
-#include "replay/trace_reader.h"
 #include "replay/verified_replayer.h"
 #include "replay_tier_options.h"
+#include "sweep_options.h"
+#include "workload_options.h"
 
 namespace cairn::tool {
 namespace {
 
-constexpr std::size_t kBlockTokensMax = 65'536;
-constexpr std::size_t kConcurrencyMax = 1'000'000;
-constexpr std::size_t kRuns = 3;
+constexpr std::size_t kRuns = 4;
+constexpr std::size_t kSweptSnapshotBytes = 64;
 constexpr std::size_t kSnapshotsMax = 10'000'000;
 constexpr std::size_t kSnapshotBytesMax = std::size_t{1} << 32;
 
@@ -43,137 +40,29 @@ constexpr const char* kExamples = R"(Examples:
       with an engine that writes every KV block and checks every byte it gets
   cairn replay --engine verify --snapshots 200 --checkpoint-every 1024
       the same of a hybrid model, whose recurrent state is kept in 200 slots
+  cairn replay conversation_trace.jsonl --block-size 512 --sweep --plot hits.svg
+      the hit rate over the pool's size: would more memory help?
+  cairn replay agents.jsonl.zst --trace-block-size 64 --sweep-snapshots
+      what a hybrid model reuses, over the number of slots for its states
   cairn replay --engine verify --ram-tier-bytes 256M --spill-dir /tmp/spill --spill-bytes 4G
       what leaves memory goes to RAM and from there to files, and comes back
   zcat tokens.jsonl.gz | cairn replay - --json - | jq '.runs[].token_hit_rate'
       tokens from standard input, the report as JSON
 
-Formats of traces and report: docs/trace-formats.md and docs/replay.md.)";
+Formats of traces and report: docs/trace-formats.md, docs/replay.md and
+docs/insight.md.)";
 
 struct Arguments {
-  std::string trace;
-  bool builtin = false;
-  replay::BuiltinWorkloadOptions workload;
-  std::string format = "auto";
-  std::string ids = "chained";
-  replay::TraceOptions trace_options;  // but for the two above
-  std::string blocks = "10%";
-  replay::ReplayOptions replay;
-  double service_rate = 0;
+  WorkloadArguments workload;
+  EngineArguments engine;
   bool verify = false;
   std::size_t prefill_chunk = replay::VerifiedReplayOptions{}.prefill_chunk_tokens;
   std::optional<std::size_t> snapshots;
   replay::SnapshotOptions snapshot;  // but for the slots
+  SweepArguments sweep;
   TierArguments tiers;
   std::string json;
 };
-
-CLI::Validator above_zero() {
-  return CLI::Validator(
-      [](std::string& text) {
-        double number = 0;
-        const bool right = CLI::detail::lexical_cast(text, number) && std::isfinite(number) && number > 0;
-        return right ? std::string() : fmt::format("{} is not a number above 0", text);
-      },
-      "");
-}
-
-CLI::Validator pool_size() {
-  return CLI::Validator(
-      [](std::string& text) {
-        try {
-          replay::PoolSize::parse(text);
-        } catch (const std::invalid_argument& error) {
-          return std::string(error.what());
-        }
-        return std::string();
-      },
-      "");
-}
-
-void add_workload_options(CLI::App& command, Arguments& arguments) {
-  auto* trace = command
-                    .add_option("trace", arguments.trace,
-                                "Trace file (.gz and .zst as they are), or - for standard input. Without one, the "
-                                "built-in workload is replayed")
-                    ->type_name("FILE");
-  constexpr const char* kGroup = "Built-in workload";
-  command.add_flag("--workload", arguments.builtin, "Replay the built-in workload (default if no trace is given)")
-      ->excludes(trace)
-      ->group(kGroup);
-  command.add_option("--requests", arguments.workload.requests, "Requests to generate")
-      ->check(CLI::Range(std::size_t{1}, replay::BuiltinWorkloadOptions::kRequestsMax))
-      ->type_name("N")
-      ->capture_default_str()
-      ->excludes(trace)
-      ->group(kGroup);
-  command.add_option("--seed", arguments.workload.seed, "The same seed gives the same requests")
-      ->type_name("N")
-      ->capture_default_str()
-      ->excludes(trace)
-      ->group(kGroup);
-}
-
-void add_trace_options(CLI::App& command, Arguments& arguments) {
-  auto* trace = command.get_option("trace");
-  constexpr const char* kGroup = "Trace";
-  command.add_option("--format", arguments.format, "Told by the first line (auto), or named")
-      ->check(CLI::IsMember({"auto", "blocks", "tokens"}))
-      ->type_name("")
-      ->capture_default_str()
-      ->needs(trace)
-      ->group(kGroup);
-  command
-      .add_option("--trace-block-size", arguments.trace_options.trace_block_tokens,
-                  "Tokens that a block id of the trace stands for")
-      ->check(CLI::Range(std::size_t{1}, kBlockTokensMax))
-      ->type_name("TOKENS")
-      ->capture_default_str()
-      ->needs(trace)
-      ->group(kGroup);
-  command
-      .add_option("--ids", arguments.ids,
-                  "chained: a block id names a block and its whole prefix; plain: a block alone")
-      ->check(CLI::IsMember({"chained", "plain"}))
-      ->type_name("")
-      ->capture_default_str()
-      ->needs(trace)
-      ->group(kGroup);
-  command.add_flag("--skip-bad-lines", arguments.trace_options.skip_bad_lines, "Count malformed lines and go on")
-      ->needs(trace)
-      ->group(kGroup);
-}
-
-void add_engine_options(CLI::App& command, Arguments& arguments) {
-  constexpr const char* kGroup = "Engine";
-  command.add_option("--block-size", arguments.replay.block_size, "Tokens in a KV block")
-      ->check(CLI::Range(std::size_t{1}, kBlockTokensMax))
-      ->type_name("TOKENS")
-      ->capture_default_str()
-      ->group(kGroup);
-  command
-      .add_option("--blocks", arguments.blocks,
-                  "Size of the pool: blocks (20000, 20k), tokens (2Mt), or a share of the workload's distinct full "
-                  "blocks (12.5%)")
-      ->check(pool_size())
-      ->type_name("SIZE")
-      ->capture_default_str()
-      ->group(kGroup);
-  auto* concurrency = command
-                          .add_option("--concurrency", arguments.replay.concurrency,
-                                      "Sequences that run at once, at most; 1 replays one request after the other")
-                          ->check(CLI::Range(std::size_t{1}, kConcurrencyMax))
-                          ->type_name("N")
-                          ->capture_default_str()
-                          ->group(kGroup);
-  command
-      .add_option("--service-rate", arguments.service_rate,
-                  "Overlap from the time stamps instead: output tokens per second of each sequence")
-      ->check(above_zero())
-      ->type_name("RATE")
-      ->excludes(concurrency)
-      ->group(kGroup);
-}
 
 void add_verifying_options(CLI::App& command, Arguments& arguments) {
   constexpr const char* kGroup = "Verifying engine";
@@ -212,20 +101,27 @@ void add_verifying_options(CLI::App& command, Arguments& arguments) {
 void check_combinations(const CLI::App& command, const Arguments& arguments) {
   const auto given = [&command](const char* name) { return command.get_option(name)->count() > 0; };
   const auto value = [&command](const char* name) { return command.get_option(name)->results().front(); };
+  const bool sweeps_snapshots = arguments.sweep.snapshots;
   for (const char* name : {"--snapshots", "--snapshot-bytes", "--checkpoint-every", "--prefill-chunk"}) {
-    if (given(name) && !arguments.verify) {
+    if (given(name) && !arguments.verify && !sweeps_snapshots) {
       throw CLI::ValidationError(
           name, fmt::format("{}: only the verifying engine has it; add --engine verify", value(name)));
     }
   }
   for (const char* name : {"--snapshot-bytes", "--checkpoint-every"}) {
-    if (given(name) && !arguments.snapshots) {
+    if (given(name) && !arguments.snapshots && !sweeps_snapshots) {
       throw CLI::ValidationError(
           name, fmt::format("{}: without --snapshots no state is kept; add --snapshots N", value(name)));
     }
   }
+  for (const char* name : {"--jobs", "--csv", "--plot"}) {
+    if (given(name) && !arguments.sweep.any()) {
+      throw CLI::ValidationError(
+          name, fmt::format("{}: only a sweep has it; add --sweep or --sweep-snapshots", value(name)));
+    }
+  }
   check_tier_combinations(command, arguments.tiers, arguments.verify);
-  const std::size_t block_size = arguments.replay.block_size;
+  const std::size_t block_size = arguments.engine.replay.block_size;
   const std::size_t every = arguments.snapshot.checkpoint_every_tokens;
   if (every % block_size != 0) {
     const std::size_t below = every / block_size * block_size;
@@ -236,32 +132,6 @@ void check_combinations(const CLI::App& command, const Arguments& arguments) {
   }
 }
 
-// What CLI11 checks by name, as the library's own types.
-replay::TraceOptions trace_options_of(const Arguments& arguments) {
-  replay::TraceOptions options = arguments.trace_options;
-  if (arguments.format == "blocks") options.format = replay::TraceFormat::kBlockIds;
-  if (arguments.format == "tokens") options.format = replay::TraceFormat::kTokens;
-  if (arguments.ids == "plain") options.ids = replay::BlockIdKind::kPlain;
-  return options;
-}
-
-// Fills in where the requests come from, beside returning them.
-replay::Workload load(const Arguments& arguments, replay::Report& report) {
-  if (arguments.trace.empty()) {
-    report.builtin = arguments.workload;
-    return replay::builtin_workload(arguments.workload);
-  }
-  replay::LineSource source = replay::LineSource::open(arguments.trace);
-  const replay::TraceOptions options = trace_options_of(arguments);
-  replay::Trace trace = replay::read_trace(source, options);
-  report.trace = replay::Report::TraceSource{.name = source.name(),
-                                             .options = options,
-                                             .format = trace.format,
-                                             .bad_lines = trace.bad_lines,
-                                             .bad_line_reasons = std::move(trace.bad_line_reasons)};
-  return std::move(trace.workload);
-}
-
 void compare(const replay::Workload& workload, replay::Report& report) {
   ProgressMeter progress(workload.size() * kRuns, "replayed", "requests");
   report.options.replay.on_request_done = [&progress] { progress.add_one(); };
@@ -269,19 +139,25 @@ void compare(const replay::Workload& workload, replay::Report& report) {
   report.options.replay.on_request_done = nullptr;
 }
 
+replay::VerifiedReplayOptions verified_options(const Arguments& arguments) {
+  replay::VerifiedReplayOptions options;
+  options.prefill_chunk_tokens = arguments.prefill_chunk;
+  options.replay = arguments.engine.replay_options();
+  if (arguments.snapshots) {
+    options.snapshots = arguments.snapshot;
+    options.snapshots->slots = *arguments.snapshots;
+  }
+  if (arguments.tiers.given()) options.tiers = arguments.tiers.tiers;
+  options.skip = arguments.tiers.skip;
+  options.stop_after = arguments.tiers.stop_after;
+  return options;
+}
+
 void verify(const replay::Workload& workload, const Arguments& arguments, replay::Report& report) {
   replay::Report::VerifiedRun& verified = report.verified.emplace();
-  verified.options.prefill_chunk_tokens = arguments.prefill_chunk;
-  if (arguments.snapshots) {
-    verified.options.snapshots = arguments.snapshot;
-    verified.options.snapshots->slots = *arguments.snapshots;
-  }
-  if (arguments.tiers.given()) verified.options.tiers = arguments.tiers.tiers;
-  verified.options.skip = arguments.tiers.skip;
-  verified.options.stop_after = arguments.tiers.stop_after;
+  verified.options = verified_options(arguments);
   const replay::PoolSize& pool = report.options.pool;
-  ProgressMeter progress(workload.size() * (pool.is_share() ? 2 : 1), "replayed", "requests");
-  verified.options.replay = report.options.replay;
+  ProgressMeter progress(workload.size(), "replayed", "requests");
   verified.options.replay.on_request_done = [&progress] { progress.add_one(); };
   if (pool.is_share()) {
     report.comparison.distinct_blocks = replay::count_distinct_blocks(workload, verified.options.replay);
@@ -291,16 +167,30 @@ void verify(const replay::Workload& workload, const Arguments& arguments, replay
   verified.options.replay.on_request_done = nullptr;
 }
 
+void sweep(const CLI::App& command, const replay::Workload& workload, const replay::WorkloadSource& source,
+           const Arguments& arguments) {
+  if (arguments.sweep.blocks) {
+    sweep_blocks(workload, source, arguments.sweep, arguments.engine.replay_options(), arguments.json);
+    return;
+  }
+  replay::VerifiedReplayOptions verified = verified_options(arguments);
+  verified.snapshots = arguments.snapshot;
+  // Sizes change no count, and a sweep's largest pool has slots for all that is ever captured.
+  if (command.get_option("--snapshot-bytes")->count() == 0) verified.snapshots->slot_bytes = kSweptSnapshotBytes;
+  sweep_snapshot_slots(workload, source, arguments.sweep, {.blocks = arguments.engine.blocks, .verified = verified},
+                       arguments.json);
+}
+
 void run(const CLI::App& command, const Arguments& arguments) {
   check_combinations(command, arguments);
   replay::Report report;
-  const replay::Workload workload = load(arguments, report);
-  report.requests = workload.size();
-  report.prompt_tokens = workload.prompt_tokens();
-  report.output_tokens = workload.output_tokens();
-  report.options.pool = replay::PoolSize::parse(arguments.blocks);
-  report.options.replay = arguments.replay;
-  if (arguments.service_rate > 0) report.options.replay.service_rate = arguments.service_rate;
+  const replay::Workload workload = load(arguments.workload, report);
+  if (arguments.sweep.any()) {
+    sweep(command, workload, report, arguments);
+    return;
+  }
+  report.options.pool = replay::PoolSize::parse(arguments.engine.blocks);
+  report.options.replay = arguments.engine.replay_options();
   if (arguments.verify) {
     verify(workload, arguments, report);
   } else {
@@ -321,10 +211,10 @@ void add_replay_command(CLI::App& app) {
       "replay", "Replay recorded LLM traffic through no cache, the cache at a given size, and an unbounded one");
   // Shared by the options and the callback, which live as long as the app.
   const auto arguments = std::make_shared<Arguments>();
-  add_workload_options(*command, *arguments);
-  add_trace_options(*command, *arguments);
-  add_engine_options(*command, *arguments);
+  add_workload_options(*command, arguments->workload, "--requests");
+  add_engine_options(*command, arguments->engine);
   add_verifying_options(*command, *arguments);
+  add_sweep_options(*command, arguments->sweep);
   add_tier_options(*command, arguments->tiers);
   command
       ->add_option("--json", arguments->json,

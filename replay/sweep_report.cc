@@ -1,0 +1,250 @@
+#include "replay/sweep_report.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <optional>
+#include <vector>
+
+#include "replay/line_plot.h"
+#include "replay/report_parts.h"
+
+namespace cairn::replay {
+namespace {
+
+// Of the unbounded cache's hits: where a curve is called good enough.
+constexpr double kEnough = 0.9;
+constexpr const char* kUnbounded = "unbounded";
+
+double share(std::uint64_t part, std::uint64_t whole) {
+  return whole == 0 ? 0.0 : static_cast<double>(part) / static_cast<double>(whole);
+}
+
+using Cells = std::vector<std::string>;
+
+// Columns aligned to the right.
+std::string aligned(const std::vector<Cells>& rows) {
+  std::vector<std::size_t> widths;
+  for (const Cells& row : rows) {
+    widths.resize(std::max(widths.size(), row.size()));
+    for (std::size_t i = 0; i < row.size(); ++i) widths[i] = std::max(widths[i], row[i].size());
+  }
+  std::string text;
+  for (const Cells& row : rows) {
+    for (std::size_t i = 0; i < row.size(); ++i)
+      text += fmt::format("{}{:>{}}", i == 0 ? "" : "  ", row[i], widths[i]);
+    text += '\n';
+  }
+  return text;
+}
+
+std::uint64_t rejected_at(const SweepResult& result, std::size_t size) {
+  std::uint64_t rejected = 0;
+  for (const SweepResult::Curve& curve : result.curves) rejected = std::max(rejected, curve.at(size).rejected);
+  return rejected;
+}
+
+const SweepResult::Curve* curve_named(const SweepResult& result, std::string_view name) {
+  const auto found = std::ranges::find(result.curves, name, &SweepResult::Curve::policy);
+  return found == result.curves.end() ? nullptr : &*found;
+}
+
+// For each policy, the smallest size of the sweep that gives most of what the unbounded cache gives.
+std::string enough_note(const SweepReport& report) {
+  const SweepResult& result = report.result;
+  const SweepResult::Curve* unbounded = curve_named(result, kUnbounded);
+  if (unbounded == nullptr || result.pool_blocks.empty() || unbounded->at(0).matched_tokens == 0) return "";
+  const double all = result.hit_rate(unbounded->at(0));
+  std::string text = fmt::format("\nUnbounded, the hit rate is {}. Nine tenths of that ({}) takes\n", percent(all),
+                                 percent(kEnough * all));
+  for (const SweepResult::Curve& curve : result.curves) {
+    if (curve.policy == kUnbounded) continue;
+    std::size_t size = 0;
+    while (size < curve.runs.size() && result.hit_rate(curve.runs[size]) < kEnough * all) ++size;
+    if (size == curve.runs.size()) {
+      text += fmt::format("  {}: more than the largest of these sizes\n", curve.policy);
+      continue;
+    }
+    const std::size_t blocks = result.pool_blocks[size];
+    text += fmt::format("  {}: {} blocks ({} tokens, {} of the distinct blocks){}\n", curve.policy, grouped(blocks),
+                        grouped(blocks * report.replay.block_size), percent(share(blocks, result.distinct_blocks)),
+                        size == 0 ? ", the smallest of these sizes" : "");
+  }
+  return text;
+}
+
+Json json_head(const WorkloadSource& source, const ReplayOptions& options) {
+  Json document;
+  document["schema_version"] = kSchemaVersion;
+  Json settings = json_source(source);
+  settings["block_size"] = options.block_size;
+  add_overlap(options, settings);
+  document["settings"] = settings;
+  document["workload"] = {
+      {"requests", source.requests}, {"prompt_tokens", source.prompt_tokens}, {"output_tokens", source.output_tokens}};
+  add_bad_lines(source, document);
+  return document;
+}
+
+std::string name_of_source(const WorkloadSource& source) {
+  if (!source.trace) return "built-in workload";
+  const std::string& path = source.trace->name;
+  return path.substr(path.rfind('/') + 1);
+}
+
+}  // namespace
+
+std::string table(const SweepReport& report) {
+  const SweepResult& result = report.result;
+  std::string text = workload_line(report);
+  text += fmt::format("settings  block size {} tokens, {}; {} distinct blocks\n\n", report.replay.block_size,
+                      overlap_text(report.replay), grouped(result.distinct_blocks));
+  text += "Hit rate: matched tokens in percent of all prompt tokens\n\n";
+  bool any_rejected = false;
+  for (std::size_t size = 0; size < result.pool_blocks.size(); ++size) any_rejected |= rejected_at(result, size) > 0;
+  std::vector<Cells> rows;
+  Cells head{"blocks", "tokens", "of distinct"};
+  for (const SweepResult::Curve& curve : result.curves) head.push_back(curve.policy);
+  if (any_rejected) head.emplace_back("never fit");
+  rows.push_back(head);
+  for (std::size_t size = 0; size < result.pool_blocks.size(); ++size) {
+    const std::size_t blocks = result.pool_blocks[size];
+    Cells row{grouped(blocks), grouped(blocks * report.replay.block_size),
+              percent(share(blocks, result.distinct_blocks))};
+    for (const SweepResult::Curve& curve : result.curves) row.push_back(percent(result.hit_rate(curve.at(size))));
+    if (any_rejected) row.push_back(grouped(rejected_at(result, size)));
+    rows.push_back(row);
+  }
+  return text + aligned(rows) + enough_note(report) + bad_lines_note(report);
+}
+
+std::string json(const SweepReport& report) {
+  const SweepResult& result = report.result;
+  Json document = json_head(report, report.replay);
+  document["workload"]["distinct_blocks"] = result.distinct_blocks;
+  document["curves"] = Json::array();
+  for (const SweepResult::Curve& curve : result.curves) {
+    Json points = Json::array();
+    for (std::size_t size = 0; size < result.pool_blocks.size(); ++size) {
+      points.push_back({{"pool_blocks", result.pool_blocks[size]},
+                        {"share_of_distinct", share(result.pool_blocks[size], result.distinct_blocks)},
+                        {"hit_rate", result.hit_rate(curve.at(size))},
+                        {"run", json_run(curve.at(size))}});
+    }
+    document["curves"].push_back({{"policy", curve.policy}, {"points", points}});
+  }
+  return dumped(document);
+}
+
+std::string csv(const SweepReport& report) {
+  const SweepResult& result = report.result;
+  std::string text =
+      "policy,pool_blocks,pool_tokens,share_of_distinct,hit_rate,matched_tokens,prompt_tokens,rejected\n";
+  for (const SweepResult::Curve& curve : result.curves) {
+    for (std::size_t size = 0; size < result.pool_blocks.size(); ++size) {
+      const std::size_t blocks = result.pool_blocks[size];
+      const RunResult& run = curve.at(size);
+      text += fmt::format("{},{},{},{:.6f},{:.6f},{},{},{}\n", curve.policy, blocks, blocks * report.replay.block_size,
+                          share(blocks, result.distinct_blocks), result.hit_rate(run), run.matched_tokens,
+                          result.prompt_tokens, run.rejected);
+    }
+  }
+  return text;
+}
+
+std::string plot(const SweepReport& report) {
+  const SweepResult& result = report.result;
+  LinePlot plot{.title = fmt::format("Hit rate over pool size: {}", name_of_source(report)),
+                .x_label = fmt::format("pool size in blocks of {} tokens (the workload has {} distinct ones)",
+                                       report.replay.block_size, grouped(result.distinct_blocks)),
+                .y_label = "matched tokens in % of all prompt tokens",
+                .curves = {}};
+  for (const SweepResult::Curve& curve : result.curves) {
+    LinePlot::Curve drawn{.name = curve.policy, .points = {}, .dashed = curve.policy == kUnbounded};
+    for (std::size_t size = 0; size < result.pool_blocks.size(); ++size) {
+      drawn.points.emplace_back(static_cast<double>(result.pool_blocks[size]), result.hit_rate(curve.at(size)));
+    }
+    plot.curves.push_back(std::move(drawn));
+  }
+  return svg(plot);
+}
+
+// ---- Snapshot slots ----
+
+std::string table(const SnapshotSweepReport& report) {
+  const SnapshotSweepResult& result = report.result;
+  const std::size_t every = report.verified.snapshots->checkpoint_every_tokens;
+  std::string text = workload_line(report);
+  text += fmt::format("settings  block size {} tokens, pool {} blocks, {}\n", report.verified.replay.block_size,
+                      grouped(result.pool_blocks), overlap_text(report.verified.replay));
+  text += fmt::format("engine    verifying, a hybrid model, {}\n\n",
+                      every == 0 ? "no checkpoints" : fmt::format("a checkpoint every {} tokens", every));
+  text += fmt::format("In percent of the prompt tokens; with attention layers alone, {} could be reused\n\n",
+                      percent(result.unbounded.match_rate()));
+  std::vector<Cells> rows{{"slots", "reused", "lost for lack of state", "states evicted"}};
+  const auto add_row = [&rows](const std::string& slots, const VerifiedResult& run) {
+    rows.push_back({slots, percent(run.reuse_rate()), percent(share(run.stateless_tokens, run.prompt_tokens)),
+                    grouped(run.evicted_snapshots)});
+  };
+  for (std::size_t i = 0; i < result.slots.size(); ++i) add_row(grouped(result.slots[i]), result.runs[i]);
+  add_row(kUnbounded, result.unbounded);
+  text += aligned(rows);
+  if (result.unbounded.rejected > 0) {
+    text += fmt::format("\n{} requests can never fit into the pool of blocks and are left out.\n",
+                        grouped(result.unbounded.rejected));
+  }
+  return text + bad_lines_note(report);
+}
+
+std::string json(const SnapshotSweepReport& report) {
+  const SnapshotSweepResult& result = report.result;
+  Json document = json_head(report, report.verified.replay);
+  document["settings"]["pool_blocks"] = result.pool_blocks;
+  document["settings"]["checkpoint_every"] = report.verified.snapshots->checkpoint_every_tokens;
+  document["points"] = Json::array();
+  const auto add_point = [&document](const Json& slots, const VerifiedResult& run) {
+    document["points"].push_back({{"snapshots", slots},
+                                  {"reuse_rate", run.reuse_rate()},
+                                  {"reused_tokens", run.reused_tokens},
+                                  {"matched_tokens", run.matched_tokens},
+                                  {"stateless_tokens", run.stateless_tokens},
+                                  {"prompt_tokens", run.prompt_tokens},
+                                  {"captures_published", run.captures_published},
+                                  {"evicted_snapshots", run.evicted_snapshots},
+                                  {"rejected", run.rejected}});
+  };
+  for (std::size_t i = 0; i < result.slots.size(); ++i) add_point(result.slots[i], result.runs[i]);
+  add_point(Json(), result.unbounded);
+  return dumped(document);
+}
+
+std::string csv(const SnapshotSweepReport& report) {
+  const SnapshotSweepResult& result = report.result;
+  std::string text = "snapshots,reuse_rate,reused_tokens,stateless_tokens,prompt_tokens,evicted_snapshots\n";
+  for (std::size_t i = 0; i < result.slots.size(); ++i) {
+    const VerifiedResult& run = result.runs[i];
+    text += fmt::format("{},{:.6f},{},{},{},{}\n", result.slots[i], run.reuse_rate(), run.reused_tokens,
+                        run.stateless_tokens, run.prompt_tokens, run.evicted_snapshots);
+  }
+  return text;
+}
+
+std::string plot(const SnapshotSweepReport& report) {
+  const SnapshotSweepResult& result = report.result;
+  LinePlot::Curve reused{.name = "lru", .points = {}};
+  LinePlot::Curve unbounded{.name = kUnbounded, .points = {}, .dashed = true};
+  LinePlot::Curve attention{.name = "attention alone", .points = {}, .dashed = true};
+  for (std::size_t i = 0; i < result.slots.size(); ++i) {
+    const auto slots = static_cast<double>(result.slots[i]);
+    reused.points.emplace_back(slots, result.runs[i].reuse_rate());
+    unbounded.points.emplace_back(slots, result.unbounded.reuse_rate());
+    attention.points.emplace_back(slots, result.unbounded.match_rate());
+  }
+  return svg({.title = fmt::format("Reuse over snapshot slots: {}", name_of_source(report)),
+              .x_label = fmt::format("snapshot slots (pool of {} blocks of {} tokens)", grouped(result.pool_blocks),
+                                     report.verified.replay.block_size),
+              .y_label = "reused tokens in % of all prompt tokens",
+              .curves = {reused, unbounded, attention}});
+}
+
+}  // namespace cairn::replay

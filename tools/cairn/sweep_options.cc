@@ -1,0 +1,139 @@
+#include "sweep_options.h"
+
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <memory>
+#include <thread>
+#include <utility>
+
+#include "output_file.h"
+#include "progress_meter.h"
+#include "replay/comparison.h"
+#include "replay/pool_size.h"
+#include "replay/sweep.h"
+#include "replay/sweep_report.h"
+#include "workload_options.h"
+
+namespace cairn::tool {
+namespace {
+
+constexpr std::size_t kJobsMax = 1024;
+constexpr std::size_t kSlotsMax = 10'000'000;
+
+std::size_t jobs_of(const SweepArguments& arguments) {
+  return arguments.jobs > 0 ? arguments.jobs : std::max(1U, std::thread::hardware_concurrency());
+}
+
+template <typename Report>
+void write(const Report& report, const SweepArguments& arguments, const std::string& json) {
+  if (json == "-") {
+    write_to_stdout(replay::json(report));
+  } else if (arguments.csv == "-") {
+    write_to_stdout(replay::csv(report));
+  } else {
+    write_to_stdout(replay::table(report));
+  }
+  if (!json.empty() && json != "-") write_file_atomically(json, replay::json(report));
+  if (!arguments.csv.empty() && arguments.csv != "-") write_file_atomically(arguments.csv, replay::csv(report));
+  if (!arguments.plot.empty()) write_file_atomically(arguments.plot, replay::plot(report));
+}
+
+std::vector<std::string> all_policies() {
+  std::vector<std::string> names = replay::policy_names();
+  names.insert(names.end(), {"optimum", "unbounded"});
+  return names;
+}
+
+}  // namespace
+
+void add_sweep_options(CLI::App& command, SweepArguments& arguments) {
+  constexpr const char* kGroup = "Sweep";
+  auto* engine = command.get_option("--engine");
+  auto* blocks = command
+                     .add_flag("--sweep", arguments.blocks,
+                               "Hit rate over the pool's size instead: many sizes, several policies, in parallel")
+                     ->excludes(engine)
+                     ->excludes(command.get_option("--blocks"))
+                     ->group(kGroup);
+  auto* snapshots = command
+                        .add_flag("--sweep-snapshots", arguments.snapshots,
+                                  "What a hybrid model reuses over its slots for states instead, by the verifying "
+                                  "engine, in a pool of --blocks")
+                        ->excludes(engine)
+                        ->excludes(command.get_option("--snapshots"))
+                        ->excludes(blocks)
+                        ->group(kGroup);
+  command
+      .add_option("--sizes", arguments.sizes,
+                  "Sizes of the pool, written as for --blocks (default: 20 from 0.5% to 100%, evenly spaced on a "
+                  "logarithmic scale)")
+      ->check(pool_size())
+      ->delimiter(',')
+      ->type_name("SIZE,...")
+      ->needs(blocks)
+      ->group(kGroup);
+  command.add_option("--slots", arguments.slots, "Numbers of slots (default: 20, up to what is ever asked for)")
+      ->check(CLI::Range(std::size_t{1}, kSlotsMax))
+      ->delimiter(',')
+      ->type_name("N,...")
+      ->needs(snapshots)
+      ->group(kGroup);
+  arguments.policies = all_policies();
+  command.add_option("--policies", arguments.policies, fmt::format("Of {}", fmt::join(all_policies(), ", ")))
+      ->check(CLI::IsMember(all_policies()))
+      ->delimiter(',')
+      ->type_name("NAME,...")
+      ->needs(blocks)
+      ->group(kGroup);
+  command.add_option("--jobs", arguments.jobs, "Replays at once (default: the number of cores)")
+      ->check(CLI::Range(std::size_t{1}, kJobsMax))
+      ->type_name("N")
+      ->group(kGroup);
+  command.add_option("--csv", arguments.csv, "Write a line for each policy and size to a file; - prints them instead")
+      ->type_name("FILE")
+      ->group(kGroup);
+  command.add_option("--plot", arguments.plot, "Draw the curves into a file")->type_name("FILE.svg")->group(kGroup);
+}
+
+void sweep_blocks(const replay::Workload& workload, const replay::WorkloadSource& source,
+                  const SweepArguments& arguments, const replay::ReplayOptions& options, const std::string& json) {
+  replay::SweepOptions sweep_options{.policies = arguments.policies, .jobs = jobs_of(arguments), .replay = options};
+  for (const std::string& size : arguments.sizes) sweep_options.sizes.push_back(replay::PoolSize::parse(size));
+  replay::SweepReport report;
+  static_cast<replay::WorkloadSource&>(report) = source;
+  report.replay = options;
+  // Each replay is told of, when there is a meter to tell.
+  std::unique_ptr<ProgressMeter> progress;
+  sweep_options.replay.on_request_done = [&progress] { progress->add_one(); };
+  replay::Sweep sweep(workload, std::move(sweep_options));
+  progress = std::make_unique<ProgressMeter>(workload.size() * sweep.replays(), "replayed", "requests");
+  report.result = sweep.run();
+  progress.reset();
+  write(report, arguments, json);
+}
+
+void sweep_snapshot_slots(const replay::Workload& workload, const replay::WorkloadSource& source,
+                          const SweepArguments& arguments, const SnapshotSweepSettings& settings,
+                          const std::string& json) {
+  replay::SnapshotSweepReport report;
+  static_cast<replay::WorkloadSource&>(report) = source;
+  report.verified = settings.verified;
+  replay::SnapshotSweepOptions options{
+      .slots = arguments.slots, .pool_blocks = 0, .jobs = jobs_of(arguments), .verified = settings.verified};
+  const replay::PoolSize pool = replay::PoolSize::parse(settings.blocks);
+  const std::size_t distinct = pool.is_share() ? replay::count_distinct_blocks(workload, settings.verified.replay) : 0;
+  options.pool_blocks = pool.blocks(settings.verified.replay.block_size, distinct);
+  {
+    const std::size_t replays = arguments.slots.empty()
+                                    ? replay::SweepOptions::kDefaultSizes + replay::SnapshotSweepOptions::kHalvingsMax
+                                    : arguments.slots.size();
+    ProgressMeter progress(workload.size() * (replays + 1), "replayed", "requests");
+    options.verified.replay.on_request_done = [&progress] { progress.add_one(); };
+    report.result = replay::sweep_snapshots(workload, options);
+  }
+  write(report, arguments, json);
+}
+
+}  // namespace cairn::tool
