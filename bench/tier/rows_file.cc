@@ -60,6 +60,7 @@ class StoreSide {
  private:
   double put(TierKey first) {
     std::vector<SpillBufferPtr> filled;
+    filled.reserve(batches_.count);
     for (std::size_t i = 0; i < batches_.count; ++i) filled.push_back(stamped_buffer(*buffers_, kind_, first + i));
     const RecordLineage lineage = lineage_of(kind_);
     std::latch left(static_cast<std::ptrdiff_t>(batches_.count));
