@@ -89,6 +89,16 @@ TEST_F(FetchingTest, WhatDoesNotComeIsComputed) {
   }
 }
 
+// Some stores can't say what they have lost: they show it by a miss.
+TEST_F(FetchingTest, ARecordThatIsMissingIsForgotten) {
+  start_stored();
+  const Lease lease = admit(request_);
+  for (const TierKey key : store_->keys()) store_->erase(key);
+  store_->answer_gets();
+  EXPECT_EQ(lease.state(), LeaseState::kReady);
+  EXPECT_EQ(peek(request_).stored_tokens, 0U);
+}
+
 TEST_F(FetchingTest, WhatComesBeforeAGapIsUsed) {
   start_stored();
   Lease lease = admit(request_);
@@ -436,6 +446,22 @@ TEST_F(HybridFetchingTest, AStateThatWasPutAfterAClearDoesNotGoWithBlocksOfBefor
   push_out_blocks();
   store_->hold_gets(true);
   Lease lease = admit({.tokens = prompt_, .reserve_tokens = 1});
+  ASSERT_EQ(lease.state(), LeaseState::kLoading);
+  manager().clear();
+  cache({.tokens = prompt_, .no_fetch = true}, {8});
+  store_->answer_gets();
+  EXPECT_EQ(lease.state(), LeaseState::kReady);
+  EXPECT_EQ(lease.first_token_to_compute(), 0U);
+  EXPECT_FALSE(lease.restore_point());
+}
+
+// Those of before are there, all of them: it is the state that would not go with them.
+TEST_F(HybridFetchingTest, AStateThatWasPutAfterAClearDoesNotGoWithBlocksInMemoryEither) {
+  start({.blocks = 12, .slots = 3}, {.capture_tails = false});
+  cache(request_, {8});
+  push_out_states();
+  store_->hold_gets(true);
+  Lease lease = admit(request_);
   ASSERT_EQ(lease.state(), LeaseState::kLoading);
   manager().clear();
   cache({.tokens = prompt_, .no_fetch = true}, {8});
