@@ -44,8 +44,9 @@ std::shared_ptr<Spiller::Record> Spiller::begin(TierKey key, RecordLineage linea
   return record->buffer ? record : nullptr;
 }
 
-void Spiller::spill_block(TierKey key, RecordLineage lineage, BlockId block,
-                          std::shared_ptr<BlockAllocator> blocks) noexcept {
+// shared_from_this throws for what nobody shares: not here.
+void Spiller::spill_block(TierKey key, RecordLineage lineage, BlockId block,  // NOLINT(bugprone-exception-escape)
+                          const std::shared_ptr<BlockAllocator>& blocks) noexcept {
   blocks_leaving_.add(1);
   const auto over = [self = shared_from_this(), key, block, blocks](bool stored) {
     blocks->drop_references({&block, 1});
@@ -64,7 +65,7 @@ void Spiller::spill_block(TierKey key, RecordLineage lineage, BlockId block,
   }
 }
 
-bool Spiller::spill_snapshot(TierKey key, RecordLineage lineage, SnapshotId slot,
+bool Spiller::spill_snapshot(TierKey key, RecordLineage lineage, SnapshotId slot,  // NOLINT(bugprone-exception-escape)
                              const std::shared_ptr<SnapshotPool>& snapshots) noexcept {
   std::shared_ptr<Record> record;
   try {

@@ -39,7 +39,8 @@ class Spiller : public std::enable_shared_from_this<Spiller> {
 
   // The rest for keys that have been announced. Takes over one reference on the block: dropped when its bytes are in
   // the store's hands, or can't be. Then the key is lost.
-  void spill_block(TierKey key, RecordLineage lineage, BlockId block, std::shared_ptr<BlockAllocator> blocks) noexcept;
+  void spill_block(TierKey key, RecordLineage lineage, BlockId block,
+                   const std::shared_ptr<BlockAllocator>& blocks) noexcept;
   // Takes over the slot, which is resident: freed in the same way. False if the key is lost already.
   bool spill_snapshot(TierKey key, RecordLineage lineage, SnapshotId slot,
                       const std::shared_ptr<SnapshotPool>& snapshots) noexcept;

@@ -93,7 +93,7 @@ void ManagerCore::store_victim(const BlockSpill& victim, std::span<const TokenId
         spiller_->spill_block(victim.key, std::move(lineage), victim.block, options_.blocks);
         return;
       }
-    } catch (const std::bad_alloc&) {
+    } catch (const std::bad_alloc&) {  // NOLINT(bugprone-empty-catch)
       // Without a record, then.
     }
     tree_.forget_tier_key(victim.key);
@@ -144,7 +144,7 @@ bool ManagerCore::spill_snapshot(TierKey key, SnapshotId slot) noexcept {
       lineage.session = snapshot->session_hash;
       return spiller_->spill_snapshot(key, std::move(lineage), slot, options_.snapshots);
     }
-  } catch (const std::bad_alloc&) {
+  } catch (const std::bad_alloc&) {  // NOLINT(bugprone-empty-catch)
     // Without a record, then.
   }
   tree_.forget_tier_key(key);
@@ -320,18 +320,19 @@ void ManagerCore::save_snapshots(Clock::time_point until, SaveReport& report) {
       if (!victim) break;
       victims.push_back(*victim);
     }
-  } catch (const std::bad_alloc&) {
+  } catch (const std::bad_alloc&) {  // NOLINT(bugprone-empty-catch)
     // Those that we have, then.
   }
-  for (auto victim = victims.rbegin(); victim != victims.rend(); ++victim) {
-    if (victim->action == TierEvict::Action::kDrop) {
-      free_slot(victim->slot);
+  std::ranges::reverse(victims);
+  for (const TierEvict& victim : victims) {
+    if (victim.action == TierEvict::Action::kDrop) {
+      free_slot(victim.slot);
     } else if (!wait_for_room(RecordKind::kPlainSnapshot, until)) {
-      tree_.forget_tier_key(victim->key);
-      spiller_->decline(victim->key);
-      free_slot(victim->slot);
+      tree_.forget_tier_key(victim.key);
+      spiller_->decline(victim.key);
+      free_slot(victim.slot);
       ++report.snapshots_lost;
-    } else if (spill_snapshot(victim->key, victim->slot)) {
+    } else if (spill_snapshot(victim.key, victim.slot)) {
       ++report.snapshots;
     } else {
       ++report.snapshots_lost;
