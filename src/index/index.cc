@@ -49,7 +49,7 @@ Index::Found Index::lookup(std::span<const TokenId> tokens, const ReadOptions& o
 
 template <Index::StoredBlocks kStored>
 bool Index::look_up(std::span<const TokenId> tokens, const ReadOptions& options, Claim claim, Found& found) {
-  bool stopped = false;
+  bool stopped = false;  // NOLINT(misc-const-correctness): kStopIfAny sets it
   PrefixMatch& match = found.match;
   const AdapterId adapter_id = options.adapter_id;
   const auto prepare = [&](const BlockTrie::Walk& walk) {
