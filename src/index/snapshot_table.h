@@ -151,7 +151,7 @@ class SnapshotTable {
   // One that was spilled before the process started, under a key that no other snapshot has, at `at`, where tokens are
   // kept. False, and nothing changes, if there is one at this place, or if the session has one of its kind. Closes the
   // gate. Allocates.
-  bool add_spilled(Position at, const StoredSnapshot& snapshot, Stamp now);
+  bool add_spilled(Position at, const StoredSnapshot& stored, Stamp now);
   [[nodiscard]] std::vector<TierKey> take_orphaned(const Gate::Closed&) noexcept {
     return std::exchange(orphaned_, {});
   }
