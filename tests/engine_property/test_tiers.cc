@@ -61,7 +61,7 @@ SpillOptions TestTiers::spill() const {
 }
 
 std::chrono::milliseconds TestTiers::flush_timeout() const {
-  return is_reliable() ? std::chrono::milliseconds(kForEver) : 200ms;
+  return is_reliable() ? std::chrono::milliseconds(kForEver) : 50ms;
 }
 
 // ---- Opening ----
