@@ -6,7 +6,6 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <array>
 #include <cerrno>
 #include <limits>
 #include <optional>
@@ -19,11 +18,6 @@
 namespace cairn {
 namespace {
 
-// As docs/spill-format.md has them.
-constexpr const char* kLockName = "lock";
-constexpr const char* kMetaName = "meta";
-constexpr const char* kNewMetaName = "meta.new";
-constexpr std::array<const char*, kSlabs> kSlabNames = {"blocks.slab", "snapshots.slab"};
 constexpr std::size_t kMetaBytesMax = std::size_t{1} << 16;
 constexpr std::uint64_t kSlotsMax = std::numeric_limits<std::uint32_t>::max();
 constexpr std::size_t kBytesMax = std::size_t{1} << 40;  // of a payload, and of the tokens in a header

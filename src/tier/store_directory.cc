@@ -18,10 +18,6 @@ namespace {
 
 using Reason = SpillOpenError::Reason;
 
-constexpr const char* kLockName = "lock";
-constexpr const char* kMetaName = "meta";
-constexpr const char* kNewMetaName = "meta.new";
-constexpr std::array<const char*, kSlabs> kSlabNames = {"blocks.slab", "snapshots.slab"};
 constexpr mode_t kMode = 0600;  // what users have typed can be guessed from what is cached
 
 // docs/spill-format.md has the same table.

@@ -25,6 +25,12 @@ namespace cairn {
 
 inline constexpr std::uint32_t kStoreFormatVersion = 1;
 
+// The files, by name in the directory.
+inline constexpr const char* kLockName = "lock";
+inline constexpr const char* kMetaName = "meta";
+inline constexpr const char* kNewMetaName = "meta.new";  // the next one, until it takes the place of the other
+inline constexpr std::array<const char*, kSlabs> kSlabNames = {"blocks.slab", "snapshots.slab"};
+
 // What the file `meta` says.
 struct StoreMeta {
   SpillLayout layout{};
