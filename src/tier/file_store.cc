@@ -22,8 +22,8 @@ FileStore::~FileStore() {
       stop_at_ = Clock::now() + kStopTimeout;
       last->ticket = last_ticket_;
       flushes_.push_back(std::move(last));
+      io_->wake();  // not later: the thread may be over at once, and its I/O with it
     }
-    io_->wake();
     thread_.join();
   }
   tickets_.clear();

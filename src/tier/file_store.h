@@ -231,7 +231,7 @@ class FileStore final : public SpillStore {
   const FileStoreOptions options_;
   const std::unique_ptr<StoreDirectory> directory_;
   const std::uint64_t slab_bytes_max_;
-  std::unique_ptr<AsyncIo> io_;  // the thread's, but for wake()
+  std::unique_ptr<AsyncIo> io_;  // the thread's, but for wake(); taken away with mutex_ locked
 
   mutable Mutex mutex_;
   IdMap<std::unique_ptr<Entry>> entries_ CAIRN_GUARDED_BY(mutex_);

@@ -43,7 +43,12 @@ void FileStore::run() {
   }
   give_up_everything();
   make_calls();
-  io_.reset();
+  std::unique_ptr<AsyncIo> io;
+  {
+    const MutexLock lock(mutex_);  // in the destructor's wake() it is still used
+    std::swap(io, io_);
+  }
+  io.reset();
   bool is_abandoned = false;
   for (const std::unique_ptr<Job>& job : jobs_) {
     if (job == nullptr) continue;
