@@ -160,11 +160,10 @@ TEST(EngineThreads, NeverGetAWrongByteAndGiveEverythingBack) {
   // Whether a store keeps up depends on how fast disk and threads are; one thread alone sees all of these
   // (engine_property_test.cc).
   total.loading_abandoned += 1;
-  for (auto field :
-       {&ManagerStats::reused_from_ram_tier_tokens, &ManagerStats::reused_from_file_tier_tokens,
-        &ManagerStats::spilled_blocks, &ManagerStats::spilled_snapshots, &ManagerStats::declined_spills,
-        &ManagerStats::fetches, &ManagerStats::failed_fetches, &ManagerStats::unprofitable_fetches,
-        &ManagerStats::fetched_blocks, &ManagerStats::fetched_snapshots}) {
+  for (auto field : {&ManagerStats::reused_from_ram_tier_tokens, &ManagerStats::reused_from_file_tier_tokens,
+                     &ManagerStats::spilled_blocks, &ManagerStats::spilled_snapshots, &ManagerStats::declined_spills,
+                     &ManagerStats::fetches, &ManagerStats::failed_fetches, &ManagerStats::unprofitable_fetches,
+                     &ManagerStats::fetched_blocks, &ManagerStats::fetched_snapshots}) {
     total.stats.*field += 1;
   }
   if (only == nullptr) {
