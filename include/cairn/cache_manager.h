@@ -33,6 +33,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <vector>
 
 namespace cairn {
 
@@ -79,6 +80,8 @@ struct CacheManagerOptions {
   std::size_t adapters_max = 4096;
   std::size_t media_max = 65'536;
   std::uint64_t hash_seed = 0;  // of the hash tables; 0: drawn at random. No answer depends on it
+  // Fills those of CacheManager::histograms(). Two readings of the clock and four additions for each admission.
+  bool histograms = true;
 };
 
 // Placeholder tokens that stand for an image, a sound, ...: [position, position + length) of the prompt. What they
@@ -195,7 +198,23 @@ struct ManagerStats {
   std::size_t blocks_held_by_clears = 0;  // now: cleared, but leases of before may still use them
 };
 
+// What was observed since construction, by size. counts[i]: how often it lay above bounds[i - 1], but not above
+// bounds[i]. There is one count more than there are bounds: for what lay above all of them.
+struct Histogram {
+  std::vector<double> bounds{};  // ascending
+  std::vector<std::uint64_t> counts{};
+  double sum = 0;  // of all that was observed
+};
+
+// Without a bound if CacheManagerOptions::histograms is off.
+struct ManagerHistograms {
+  Histogram admit_seconds;   // each call of admit that gave a lease
+  Histogram load_seconds;    // each lease that was loading and no longer is: from its admission to when all had come
+  Histogram matched_tokens;  // of each request, when ManagerStats counts it: the sum is ManagerStats::matched_tokens
+};
+
 class ManagerCore;
+class RadixTree;
 
 // Running out of memory: a call that throws std::bad_alloc has changed nothing, but for what it evicted on the way.
 class CacheManager {
@@ -238,6 +257,12 @@ class CacheManager {
   SaveReport save(std::chrono::milliseconds timeout);
 
   [[nodiscard]] ManagerStats stats() const;
+  // Takes no lock, nor does it cost the requests one that fill them.
+  [[nodiscard]] ManagerHistograms histograms() const;
+  // As they were given.
+  [[nodiscard]] const CacheManagerOptions& options() const noexcept;
+  // To be watched: its counters, and how much it has.
+  [[nodiscard]] const RadixTree& index() const noexcept;
   // Checks every invariant that can be checked while others work: of the index, of the pools made by Cairn. Empty, or
   // what is wrong. For tests: O(everything cached).
   [[nodiscard]] std::string validate() const;

@@ -1,6 +1,7 @@
 // CacheManager's face: lets the core do the work.
 #include "cairn/cache_manager.h"
 
+#include <chrono>
 #include <utility>
 
 #include "engine/manager_core.h"
@@ -14,7 +15,11 @@ CacheManager::~CacheManager() {
 }
 
 Admission CacheManager::admit(const Request& request) {
-  return core_->admit(request);
+  if (!core_->histograms().on()) return core_->admit(request);
+  const auto begun = std::chrono::steady_clock::now();
+  Admission admission = core_->admit(request);
+  if (admission.lease) core_->histograms().admitted(std::chrono::steady_clock::now() - begun);
+  return admission;
 }
 Peeked CacheManager::peek(const Request& request) const {
   return core_->peek(request);
@@ -39,6 +44,15 @@ SaveReport CacheManager::save(std::chrono::milliseconds timeout) {
 }
 ManagerStats CacheManager::stats() const {
   return core_->stats();
+}
+ManagerHistograms CacheManager::histograms() const {
+  return core_->histograms().get();
+}
+const CacheManagerOptions& CacheManager::options() const noexcept {
+  return core_->options();
+}
+const RadixTree& CacheManager::index() const noexcept {
+  return core_->tree();
 }
 std::string CacheManager::validate() const {
   return core_->validate();

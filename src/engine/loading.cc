@@ -171,6 +171,7 @@ void Lease::Body::settle_fetch() {
   const Fetch::Outcome outcome = loading_->fetch->take_outcome();
   Loading loading = std::move(*loading_);
   loading_.reset();
+  core.histograms().loaded(outcome.seconds);
   core.counts().loading.subtract(1);
   core.counts().fetched_blocks.add(outcome.blocks);
   core.counts().fetched_snapshots.add(outcome.snapshot ? 1 : 0);
@@ -307,6 +308,7 @@ void Lease::Body::count(const Admitted& admitted, std::size_t from_ram, std::siz
   counts.file_tier_tokens.add(from_file);
   counts.computed_tokens.add(prompt_ - first_);
   counts.matched_tokens.add(matched);
+  core_->histograms().matched(matched);
   counts.stateless_tokens.add(matched - std::min(matched, first_));
 }
 

@@ -65,7 +65,8 @@ ManagerCore::ManagerCore(CacheManagerOptions options)
       block_uses_(has_store() && has_blocks() && options_.spill.block_uses_min > 1 ? options_.blocks->total_blocks()
                                                                                    : 0),
       fetch_cost_(options_.spill),
-      spiller_(options_.store ? std::make_shared<Spiller>(options_.store) : nullptr) {
+      spiller_(options_.store ? std::make_shared<Spiller>(options_.store) : nullptr),
+      histograms_(options_.histograms) {
   if (!has_store()) return;
   if (!options_.store->claim()) refuse("store", "has a manager, or has had one: open it again for another one");
   recover();

@@ -23,6 +23,7 @@
 #include "engine/count.h"
 #include "engine/eras.h"
 #include "engine/fetch_cost.h"
+#include "engine/histograms.h"
 #include "engine/names.h"
 #include "engine/spiller.h"
 #include "engine/steps.h"
@@ -111,6 +112,7 @@ class ManagerCore : public std::enable_shared_from_this<ManagerCore> {
   [[nodiscard]] BlockUses& block_uses() { return block_uses_; }
   [[nodiscard]] FetchCost& fetch_cost() { return fetch_cost_; }
   [[nodiscard]] ManagerCounts& counts() { return counts_; }
+  [[nodiscard]] EngineHistograms& histograms() { return histograms_; }
 
  private:
   static void take_up(Parkable* parked) noexcept;
@@ -151,6 +153,7 @@ class ManagerCore : public std::enable_shared_from_this<ManagerCore> {
   // handed out again, and what is erased was announced before or is never stored. Only with a store.
   Mutex leaving_;
   ManagerCounts counts_;
+  EngineHistograms histograms_;
 };
 
 }  // namespace cairn

@@ -10,6 +10,7 @@
 #include <cstring>
 #include <initializer_list>
 #include <memory>
+#include <numeric>
 #include <optional>
 #include <stdexcept>
 #include <string>
@@ -38,6 +39,21 @@ inline Blocks table_of(const Lease& lease) {
 
 inline std::vector<CapturePoint> points_of(const Lease& lease) {
   return {lease.capture_points().begin(), lease.capture_points().end()};
+}
+
+inline std::uint64_t count_of(const Histogram& histogram) {
+  return std::accumulate(histogram.counts.begin(), histogram.counts.end(), std::uint64_t{0});
+}
+
+// They go with the counts.
+inline void check_histograms(const CacheManager& manager) {
+  const ManagerStats s = manager.stats();
+  const ManagerHistograms histograms = manager.histograms();
+  if (!manager.options().histograms) return;
+  EXPECT_EQ(count_of(histograms.matched_tokens), s.requests);
+  EXPECT_EQ(histograms.matched_tokens.sum, static_cast<double>(s.matched_tokens));
+  EXPECT_EQ(count_of(histograms.admit_seconds), s.requests + s.resumed + s.loading_leases);
+  EXPECT_LE(count_of(histograms.load_seconds), s.fetches - s.loading_leases);
 }
 
 // Runs `call`, which has to throw std::invalid_argument with all of `parts` in its message.
@@ -170,6 +186,7 @@ class EngineTest : public ::testing::Test {
     EXPECT_LE(s.stateless_tokens, s.matched_tokens);
     EXPECT_LE(s.evicted_blocks, s.published_blocks);
     EXPECT_LE(s.evicted_snapshots, s.captures_published);
+    check_histograms(*manager_);
   }
 
   void stop() {

@@ -58,6 +58,7 @@ TEST_F(FetchingTest, WhileItIsLoadingALeaseShowsWhatMemoryHasAndRefusesToBeUsed)
   EXPECT_EQ(lease.state(), LeaseState::kReady);
   EXPECT_EQ(lease.first_token_to_compute(), 12U);
   EXPECT_EQ(stats().requests, requests + 1);
+  EXPECT_EQ(count_of(manager().histograms().load_seconds), 1U);
   compute(lease, request_, prompt_.size());
   lease.finish();
 }

@@ -1,4 +1,6 @@
 // CacheManager's options, what its counts add up to, and peek.
+#include <algorithm>
+
 #include "engine/engine_fixture.h"
 
 namespace cairn {
@@ -74,6 +76,42 @@ TEST_F(StatsTest, EachPromptTokenIsReusedOrComputedAndWhatWasLostForLackOfStateI
   EXPECT_EQ(s.stateless_tokens, 8U);
   EXPECT_EQ(s.finished, 4U);
   EXPECT_EQ(s.live_leases, 0U);
+}
+
+TEST_F(StatsTest, EachMatchIsInTheBucketOfItsSize) {
+  start({.blocks = 64});
+  const Tokens prompt(40, 'a');
+  const auto first = [&](std::size_t n) { return Request{.tokens = std::span(prompt).first(n)}; };
+  cache(first(40));                                                // 0 matched
+  for (const std::size_t n : {17UL, 21UL, 36UL}) cache(first(n));  // 16, 20, 32
+  const Histogram matched = manager().histograms().matched_tokens;
+  ASSERT_GE(matched.bounds.size(), 4U);
+  EXPECT_EQ(std::vector(matched.bounds.begin(), matched.bounds.begin() + 3), (std::vector<double>{0, 16, 32}));
+  EXPECT_EQ(matched.counts.size(), matched.bounds.size() + 1);
+  EXPECT_EQ(std::vector(matched.counts.begin(), matched.counts.begin() + 4), (std::vector<std::uint64_t>{1, 1, 2, 0}));
+  EXPECT_EQ(matched.sum, 68);
+}
+
+TEST_F(StatsTest, AnAdmissionIsTimedIfItGivesALease) {
+  start({.blocks = 4});
+  const Tokens prompt(16, 'a');
+  Lease lease = admit({.tokens = prompt});
+  EXPECT_FALSE(manager().admit({.tokens = prompt}).lease);
+  const Histogram admit_seconds = manager().histograms().admit_seconds;
+  EXPECT_EQ(count_of(admit_seconds), 1U);
+  EXPECT_GT(admit_seconds.sum, 0);
+  EXPECT_EQ(admit_seconds.bounds.back(), 1);
+  EXPECT_TRUE(std::ranges::is_sorted(admit_seconds.bounds));
+  lease.abandon();
+}
+
+TEST_F(StatsTest, WithoutHistogramsNothingIsObserved) {
+  start({.blocks = 4}, {.histograms = false});
+  cache({.tokens = tokens("aaaa b")});
+  const ManagerHistograms histograms = manager().histograms();
+  EXPECT_EQ(count_of(histograms.admit_seconds) + count_of(histograms.matched_tokens), 0U);
+  EXPECT_TRUE(histograms.admit_seconds.bounds.empty());
+  EXPECT_EQ(stats().requests, 1U);
 }
 
 TEST_F(StatsTest, WhatIsGoingOnNowIsCounted) {

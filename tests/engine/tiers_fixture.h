@@ -174,6 +174,7 @@ class TiersTest : public ::testing::Test {
     EXPECT_EQ(s.prompt_tokens, s.reused_from_memory_tokens + s.reused_from_ram_tier_tokens +
                                    s.reused_from_file_tier_tokens + s.computed_tokens);
     EXPECT_EQ(s.loading_leases, 0U);
+    check_histograms(*manager_);
     manager_.reset();
     if (blocks_) {
       EXPECT_EQ(blocks_->used_blocks(), 0U);
