@@ -10,6 +10,10 @@ namespace cairn {
 namespace {
 
 constexpr std::chrono::milliseconds kStopTimeout{5'000};
+// The checksums of smaller payloads are computed by those who put them, a tenth of a millisecond at most: with many
+// small records the thread would have no time for anything else. Larger ones would hold the callers up; the thread
+// computes theirs while the disk is busy with those before.
+constexpr std::size_t kCallersChecksumBytesMax = std::size_t{1} << 20;
 
 }  // namespace
 
@@ -104,6 +108,9 @@ PutResult FileStore::put(TierKey key, const RecordLineage& lineage, SpillBufferP
   put->done.push_back(std::move(done));
   put->accepted = Clock::now();
   put->wipe = std::make_unique<Wipe>();
+  if (record_bytes <= kCallersChecksumBytesMax) {
+    put->checksum = checksum_payload(options_.buffers->layout(), put->buffer->record());
+  }
   {
     const MutexLock lock(mutex_);
     if (const std::optional<PutResult> refused = refusal(record_bytes, fits)) {
@@ -128,6 +135,7 @@ void FileStore::enqueue(Entry& entry, std::shared_ptr<Put> put) {
     waiting.done.push_back(std::move(put->done.front()));
     waiting.lineage = std::move(put->lineage);
     waiting.buffer = std::move(put->buffer);
+    waiting.checksum = put->checksum;
   } else {
     puts_.push_back(put);
     begin_ticket(put->ticket);

@@ -87,6 +87,7 @@ class FileStore final : public SpillStore {
     TierKey key = 0;
     RecordLineage lineage{};
     SpillBufferPtr buffer{};
+    std::optional<PayloadChecksum> checksum{};  // none: the thread computes it
     std::vector<PutDone> done{};
     Clock::time_point accepted{};
     bool is_erased = false;

@@ -55,7 +55,7 @@ bool FileStore::is_the_record(const Job& job) const {
   const std::span<std::byte> record = job.buffer->record();
   const std::optional<RecordHeader> header = decode_header(buffers.layout(), record.first(buffers.header_bytes()));
   return header && header->key == job.read->key && header->generation == job.read->generation &&
-         header->slab == job.slab && header->slot == job.slot && is_whole(record);
+         header->slab == job.slab && header->slot == job.slot && is_payload_whole(buffers.layout(), record);
 }
 
 void FileStore::complete_read(Job& job, int error) {

@@ -171,14 +171,17 @@ bool FileStore::begin_put() {
   }
   Put& put = *job->put;
   put.generation = ++last_generation_;
-  encode_record(options_.buffers->layout(),
+  const SpillLayout& layout = options_.buffers->layout();
+  const std::span<std::byte> record = put.buffer->record();
+  if (!put.checksum) put.checksum = checksum_payload(layout, record);
+  encode_header(layout,
                 {.key = put.key,
                  .generation = put.generation,
                  .slab = job->slab,
                  .slot = job->slot,
-                 .payload_bytes = record_payload_bytes(options_.buffers->layout(), put.lineage.kind),
+                 .payload_bytes = record_payload_bytes(layout, put.lineage.kind),
                  .lineage = put.lineage},
-                put.buffer->record());
+                *put.checksum, record);
   job->kind = IoRequest::Kind::kWrite;
   job->deadline = Clock::now() + options_.io_timeout;
   submit(std::move(job));

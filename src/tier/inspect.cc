@@ -185,7 +185,7 @@ DirectoryInspector::Verdict DirectoryInspector::verify(const RecordHeader& recor
     if (read == buffer_.size()) {
       const bool is_same = decode_header(layout_, std::span(buffer_).first(header_bytes)) == record;
       if (!is_same) return in_use_ ? Verdict::kGone : Verdict::kDamaged;
-      if (is_whole(buffer_)) return Verdict::kWhole;
+      if (is_payload_whole(layout_, buffer_)) return Verdict::kWhole;
     }
     if (!in_use_) break;
   }

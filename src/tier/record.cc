@@ -31,7 +31,7 @@ constexpr std::size_t kFirstToken = 48;
 constexpr std::size_t kSession = 56;
 constexpr std::size_t kAdapterGeneration = 64;
 constexpr std::size_t kPayloadBytes = 72;
-constexpr std::size_t kRecordChecksum = 80;
+constexpr std::size_t kPayloadChecksum = 80;
 constexpr std::size_t kHeaderChecksum = 96;
 constexpr std::size_t kRanks = 112;
 constexpr std::size_t kWeightsBytes = 116;
@@ -195,7 +195,14 @@ bool fits_header(const SpillLayout& layout, const RecordLineage& lineage) noexce
   return bytes <= record_header_bytes(layout);
 }
 
-void encode_record(const SpillLayout& layout, const RecordHeader& header, std::span<std::byte> record) noexcept {
+PayloadChecksum checksum_payload(const SpillLayout& layout, std::span<const std::byte> record) noexcept {
+  const auto rest = record.subspan(record_header_bytes(layout));
+  const XXH128_hash_t checksum = XXH3_128bits(rest.data(), rest.size());
+  return {.low = checksum.low64, .high = checksum.high64};
+}
+
+void encode_header(const SpillLayout& layout, const RecordHeader& header, const PayloadChecksum& payload,
+                   std::span<std::byte> record) noexcept {
   const RecordLineage& lineage = header.lineage;
   CAIRN_CHECK(fits_header(layout, lineage));
   const std::size_t header_bytes = record_header_bytes(layout);
@@ -241,7 +248,7 @@ void encode_record(const SpillLayout& layout, const RecordHeader& header, std::s
     writer.number(medium.content_id[0]);
     writer.number(medium.content_id[1]);
   }
-  store_checksum(bytes + at::kRecordChecksum, XXH3_128bits(record.data(), record.size()));
+  store_checksum(bytes + at::kPayloadChecksum, {.low64 = payload.low, .high64 = payload.high});
   store_checksum(bytes + at::kHeaderChecksum, header_checksum(record.first(header_bytes)));
 }
 
@@ -273,16 +280,9 @@ std::optional<RecordHeader> decode_header(const SpillLayout& layout, std::span<c
   return decoded;
 }
 
-bool is_whole(std::span<std::byte> record) noexcept {
-  constexpr std::size_t kChecksumsBytes = 2 * sizeof(XXH128_hash_t);
-  CAIRN_CHECK(record.size() > at::kTexts);
-  std::array<std::byte, kChecksumsBytes> found{};
-  std::byte* const checksums = record.data() + at::kRecordChecksum;
-  std::memcpy(found.data(), checksums, found.size());
-  std::memset(checksums, 0, found.size());
-  const XXH128_hash_t checksum = XXH3_128bits(record.data(), record.size());
-  std::memcpy(checksums, found.data(), found.size());
-  return equals_checksum(found.data(), checksum);
+bool is_payload_whole(const SpillLayout& layout, std::span<const std::byte> record) noexcept {
+  const PayloadChecksum checksum = checksum_payload(layout, record);
+  return equals_checksum(record.data() + at::kPayloadChecksum, {.low64 = checksum.low, .high64 = checksum.high});
 }
 
 }  // namespace cairn

@@ -47,7 +47,7 @@ RecordHeader example_header() {
 std::vector<std::byte> example_record() {
   std::vector<std::byte> record(2 * SpillBuffer::kAlignment);
   for (std::size_t i = 0; i < 8; ++i) record[SpillBuffer::kAlignment + i] = static_cast<std::byte>(i + 1);
-  encode_record(example_layout(), example_header(), record);
+  encode_header(example_layout(), example_header(), checksum_payload(example_layout(), record), record);
   return record;
 }
 
@@ -56,9 +56,9 @@ std::span<const std::byte> header_of(const std::vector<std::byte>& record) {
 }
 
 TEST(Record, IsDecodedAsItWasEncoded) {
-  std::vector<std::byte> record = example_record();
+  const std::vector<std::byte> record = example_record();
   EXPECT_EQ(decode_header(example_layout(), header_of(record)), example_header());
-  EXPECT_TRUE(is_whole(record));
+  EXPECT_TRUE(is_payload_whole(example_layout(), record));
   EXPECT_FALSE(is_wiped(header_of(record)));
 }
 
@@ -73,7 +73,7 @@ TEST(Record, KeepsTheLargestLineageThatFits) {
   while (true) {
     ASSERT_TRUE(fits_header(layout, header.lineage));
     std::vector<std::byte> record(record_header_bytes(layout) + SpillBuffer::kAlignment);
-    encode_record(layout, header, record);
+    encode_header(layout, header, checksum_payload(layout, record), record);
     ASSERT_EQ(decode_header(layout, std::span(record).first(record_header_bytes(layout))), header);
     header.lineage.media.emplace_back();
     if (!fits_header(layout, header.lineage)) break;
@@ -103,7 +103,7 @@ TEST(Record, NoticesEveryFlippedBit) {
     if (is_header_bit) {
       ASSERT_EQ(decode_header(example_layout(), header_of(record)), std::nullopt) << "bit " << bit;
     } else {
-      ASSERT_FALSE(is_whole(record)) << "bit " << bit;
+      ASSERT_FALSE(is_payload_whole(example_layout(), record)) << "bit " << bit;
     }
   }
 }
