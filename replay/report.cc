@@ -133,6 +133,22 @@ constexpr Row<VerifiedResult> kVerifiedRows[] = {
     {"wall time", [](const VerifiedResult& run) { return fmt::format("{:.2f} s", run.wall_time_s); }},
 };
 
+std::string text_of(const CaptureStats& kind) {
+  return fmt::format("{} kept, {} bytes; {} used: {} tokens", grouped(kind.captures), grouped(kind.bytes),
+                     grouped(kind.uses), grouped(kind.reused_tokens));
+}
+
+// Of hybrid models: which kind of capture pays.
+constexpr Row<VerifiedResult> kCaptureRows[] = {
+    {"states at tails", [](const VerifiedResult& run) { return text_of(run.captures.tails); }},
+    {"  at their siblings", [](const VerifiedResult& run) { return text_of(run.captures.siblings); }},
+    {"  at shared tails", [](const VerifiedResult& run) { return text_of(run.captures.shared_tails); }},
+    {"  at branch points", [](const VerifiedResult& run) { return text_of(run.captures.branch_points); }},
+    {"  at checkpoints", [](const VerifiedResult& run) { return text_of(run.captures.checkpoints); }},
+    {"  at the prompt's end", [](const VerifiedResult& run) { return text_of(run.captures.last_tokens); }},
+    {"  from the store", [](const VerifiedResult& run) { return text_of(run.captures.from_store); }},
+};
+
 std::string in_seconds(double seconds) {
   return fmt::format("{:.2f} s", seconds);
 }
@@ -190,8 +206,9 @@ constexpr Row<VerifiedResult> kTierRows[] = {
      [](const VerifiedResult& run) { return std::string(run.tiers->store.degraded ? "degraded" : "healthy"); }},
 };
 
-std::vector<Row<VerifiedResult>> verified_rows(const VerifiedResult& run) {
+std::vector<Row<VerifiedResult>> verified_rows(const VerifiedResult& run, bool hybrid) {
   std::vector<Row<VerifiedResult>> rows(std::begin(kVerifiedRows), std::end(kVerifiedRows));
+  if (hybrid) rows.insert(rows.end(), std::begin(kCaptureRows), std::end(kCaptureRows));
   if (run.tiers) rows.insert(rows.end(), std::begin(kTierRows), std::end(kTierRows));
   return rows;
 }
@@ -303,6 +320,22 @@ Json json_tier_run(const TierResult& tiers) {
   return run;
 }
 
+Json json_captures(const CapturesByKind& captures) {
+  const auto of = [](const CaptureStats& kind) {
+    return Json{{"captures", kind.captures},
+                {"bytes", kind.bytes},
+                {"uses", kind.uses},
+                {"reused_tokens", kind.reused_tokens}};
+  };
+  return Json{{"tails", of(captures.tails)},
+              {"siblings", of(captures.siblings)},
+              {"shared_tails", of(captures.shared_tails)},
+              {"branch_points", of(captures.branch_points)},
+              {"checkpoints", of(captures.checkpoints)},
+              {"last_tokens", of(captures.last_tokens)},
+              {"from_store", of(captures.from_store)}};
+}
+
 Json json_run(const VerifiedResult& run) {
   return Json{{"name", kVerifiedName},
               {"requests", run.requests},
@@ -327,6 +360,7 @@ Json json_run(const VerifiedResult& run) {
               {"captures_declined", run.captures_declined},
               {"captures_abandoned", run.captures_abandoned},
               {"evicted_snapshots", run.evicted_snapshots},
+              {"captures", json_captures(run.captures)},
               {"steps", run.engine.steps},
               {"blocks_checked", run.engine.blocks_checked},
               {"block_bytes_checked", run.engine.block_bytes_checked},
@@ -344,7 +378,7 @@ std::string table(const Report& report) {
   std::string text = workload_line(report) + settings_line(report) + "\n";
   if (report.verified) {
     const VerifiedResult& run = report.verified->result;
-    text += columns<VerifiedResult>(verified_rows(run), {kVerifiedName}, {&run, 1});
+    text += columns<VerifiedResult>(verified_rows(run, report.verified->options.snapshots.has_value()), {kVerifiedName}, {&run, 1});
   } else {
     std::vector<std::string> names;
     names.reserve(report.comparison.runs.size());

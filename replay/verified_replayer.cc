@@ -171,8 +171,14 @@ CacheManagerOptions VerifiedReplayer::manager_options() const {
       .block_size = options_.replay.block_size,
       .blocks = blocks_,
       .snapshots = snapshots_,
-      .store = tiers_.store,
-      .checkpoint_every_tokens = options_.snapshots ? options_.snapshots->checkpoint_every_tokens : 0};
+      .store = tiers_.store};
+  if (const std::optional<SnapshotOptions>& snapshots = options_.snapshots) {
+    manager.capture_tails = snapshots->tails;
+    manager.capture_siblings = snapshots->siblings;
+    manager.capture_branch_points = snapshots->branch_points;
+    manager.capture_last_token = snapshots->last_token;
+    manager.checkpoint_every_tokens = snapshots->checkpoint_every_tokens;
+  }
   if (options_.tiers) manager.spill = options_.tiers->spill;
   return manager;
 }
@@ -306,6 +312,7 @@ void VerifiedReplayer::collect(const ManagerStats& stats) {
   result_.captures_declined = stats.captures_declined;
   result_.captures_abandoned = stats.captures_abandoned;
   result_.evicted_snapshots = stats.evicted_snapshots;
+  result_.captures = stats.captures;
   result_.engine = engine_.counts();
   result_.peak_running = running_.peak();
   if (tiers_.store) collect_tiers(stats);
@@ -356,6 +363,16 @@ void VerifiedReplayer::check_end(const ManagerStats& stats) const {
   expect("pinned snapshots", stats.pinned_snapshots, 0);
   expect("captures published, declined and abandoned without snapshots",
          snapshots_ ? 0 : stats.captures_published + stats.captures_declined + stats.captures_abandoned, 0);
+  const CapturesByKind& kinds = stats.captures;
+  std::uint64_t captures = 0;
+  std::uint64_t reused = 0;
+  for (const CaptureStats* kind : {&kinds.tails, &kinds.siblings, &kinds.branch_points, &kinds.shared_tails,
+                                   &kinds.checkpoints, &kinds.last_tokens, &kinds.from_store}) {
+    captures += kind->captures;
+    reused += kind->reused_tokens;
+  }
+  expect("captures of all kinds", captures, stats.captures_published);
+  expect("tokens that all kinds of captures gave", reused, snapshots_ ? stats.reused_tokens : 0);
   expect("blocks in use", blocks_->used_blocks(), stats.published_blocks - stats.evicted_blocks);
   check_whole("at the end");
 }

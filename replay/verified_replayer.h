@@ -2,6 +2,8 @@
 #ifndef CAIRN_REPLAY_VERIFIED_REPLAYER_H_
 #define CAIRN_REPLAY_VERIFIED_REPLAYER_H_
 
+#include <cairn/cache_manager.h>
+
 #include <cstddef>
 #include <cstdint>
 #include <limits>
@@ -19,7 +21,12 @@ namespace cairn::replay {
 struct SnapshotOptions {
   std::size_t slots = 0;
   std::size_t slot_bytes = 4096;
-  std::size_t checkpoint_every_tokens = 0;  // a multiple of the block size; 0: none, tails and branch points alone
+  std::size_t checkpoint_every_tokens = 0;  // a multiple of the block size; 0: none
+  // As CacheManagerOptions::capture_*.
+  bool tails = true;
+  bool siblings = true;
+  bool branch_points = true;
+  bool last_token = false;
 };
 
 struct VerifiedReplayOptions {
@@ -51,6 +58,7 @@ struct VerifiedResult {
   std::uint64_t captures_declined = 0;   // no slot to be had
   std::uint64_t captures_abandoned = 0;  // captured, but not kept
   std::uint64_t evicted_snapshots = 0;   // to make room
+  CapturesByKind captures;               // what each kind cost and gave
   VerifyingEngineCounts engine;
   std::optional<TierResult> tiers;  // if there are any
   std::size_t pool_blocks = 0;

@@ -70,9 +70,11 @@ struct CacheManagerOptions {
   std::size_t sliding_window_tokens = 0;         // 0: no sliding-window layers. Others are refused so far
   bool share_snapshots_across_sessions = false;  // tails stay private either way
 
-  // Where leases ask for state to be captured.
-  bool capture_tails = true;                // tail and sibling
+  // Where leases ask for state to be captured. What each of them costs and gives: ManagerStats::captures.
+  bool capture_tails = true;                // one block below the end of the prompt's full ones
+  bool capture_siblings = true;             // one block below a session's tail, beside it; nothing without tails
   bool capture_branch_points = true;        // where prompts part, the second time it is seen; needs blocks
+  bool capture_last_token = false;          // where the prompt ends, block-aligned or not
   std::size_t checkpoint_every_tokens = 0;  // a multiple of block_size; 0: none
 
   // (adapter, generation, salt) and media without a lease that are remembered. Of more, those idle longest are
@@ -144,6 +146,26 @@ struct SaveReport {
   bool flushed = false;            // all that is stored rests where it survives
 };
 
+// What the snapshots that were taken for one reason cost, and what they gave.
+struct CaptureStats {
+  std::uint64_t captures = 0;       // published
+  std::uint64_t bytes = 0;          // of those: slots that were filled
+  std::uint64_t uses = 0;           // admitted requests that went on from one
+  std::uint64_t reused_tokens = 0;  // that those did not compute
+};
+
+// By CaptureKind. The uses and the reused tokens of all, from_store included, are those of ManagerStats, if the model
+// has recurrent layers.
+struct CapturesByKind {
+  CaptureStats tails;
+  CaptureStats siblings;
+  CaptureStats branch_points;
+  CaptureStats shared_tails;
+  CaptureStats checkpoints;
+  CaptureStats last_tokens;
+  CaptureStats from_store;  // fetched, whatever they were taken for: uses alone
+};
+
 // Of each admitted request once: prompt = reused + computed, as of its admission or, if it was loading, as of the end
 // of that. Everything else since construction, but for what says "now".
 struct ManagerStats {
@@ -167,6 +189,7 @@ struct ManagerStats {
   std::uint64_t captures_declined = 0;   // no slot to be had
   std::uint64_t captures_abandoned = 0;  // begun and not published
   std::uint64_t evicted_snapshots = 0;
+  CapturesByKind captures;  // captures_published, and what came of them
   std::uint64_t finished = 0;
   std::uint64_t preempted = 0;
   std::uint64_t abandoned = 0;

@@ -71,7 +71,9 @@ enum class CaptureKind {
   kTail,         // where this session's next turn goes on
   kTailSibling,  // one block below, should the next turn differ in the last block
   kBranchPoint,  // where other requests have parted from this prompt
+  kSharedTail,   // where a tail would be, of a request without a session: for everybody
   kCheckpoint,   // every so many tokens, or wherever the engine likes
+  kLastToken,    // the end of the prompt; or wherever the engine likes beyond it
 };
 
 // Where a state is worth keeping. The engine may decline any.

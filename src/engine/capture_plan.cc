@@ -13,9 +13,9 @@ std::vector<CapturePoint> plan_captures(const CapturePlan& plan) {
   if (plan.tails && blocks > 1) {
     const std::size_t tail = (blocks - 1) * plan.block_size;
     const std::size_t sibling = tail - plan.block_size;
-    add(tail, plan.session ? CaptureKind::kTail : CaptureKind::kCheckpoint);
+    add(tail, plan.session ? CaptureKind::kTail : CaptureKind::kSharedTail);
     // The new tail sweeps the snapshot that was just restored, if that was the session's: so its place counts too.
-    if (plan.session && tail > plan.have_tokens && sibling > 0 && sibling >= plan.have_tokens) {
+    if (plan.siblings && plan.session && tail > plan.have_tokens && sibling > 0 && sibling >= plan.have_tokens) {
       points.push_back({sibling, CaptureKind::kTailSibling});
     }
   }
@@ -26,6 +26,7 @@ std::vector<CapturePoint> plan_captures(const CapturePlan& plan) {
       add(tokens, CaptureKind::kCheckpoint);
     }
   }
+  if (plan.last_token) add(plan.prompt_tokens, CaptureKind::kLastToken);
   // Of those at one place, the kind that comes first in CaptureKind.
   std::ranges::sort(points, [](const CapturePoint& a, const CapturePoint& b) {
     return a.tokens != b.tokens ? a.tokens < b.tokens : a.kind < b.kind;

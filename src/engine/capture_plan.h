@@ -15,7 +15,9 @@ struct CapturePlan {
   std::size_t prompt_tokens = 0;
   std::size_t have_tokens = 0;  // what state there is already: only points beyond are of use
   bool tails = false;
-  bool session = false;                      // without one there are no tails, but a checkpoint in the tail's place
+  bool siblings = false;
+  bool last_token = false;
+  bool session = false;                      // without one there are no tails, but what all see in the tail's place
   std::optional<std::size_t> branch_tokens;  // where other requests have parted from this one
   std::size_t checkpoint_every_tokens = 0;   // 0: none
 };

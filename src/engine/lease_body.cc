@@ -71,6 +71,7 @@ std::size_t Lease::Body::look_up(std::span<const TokenId> prompt, std::size_t li
     pin_ = std::move(found.pin);
     restore_tokens_ = found.snapshot.slot ? found.snapshot.tokens : 0;
   }
+  if (pin_.valid()) restore_origin_ = core_->snapshot_kinds().get(pin_.slot());
   return handle_.tokens();
 }
 
@@ -118,6 +119,8 @@ void Lease::Body::plan(std::size_t matched_tokens, bool second_sight) {
                          .prompt_tokens = std::min(prompt_, names_.publish_limit),
                          .have_tokens = first_,
                          .tails = options.capture_tails,
+                         .siblings = options.capture_siblings,
+                         .last_token = options.capture_last_token,
                          .session = names_.session != 0,
                          .branch_tokens = second_sight ? std::optional(matched_tokens) : std::nullopt,
                          .checkpoint_every_tokens = options.checkpoint_every_tokens};
@@ -347,7 +350,8 @@ Lease::Body::Captures::iterator Lease::Body::find_capture(SnapshotId slot) {
 
 CaptureKind Lease::Body::kind_at(std::size_t tokens) const {
   const auto point = std::ranges::find(capture_points_, tokens, &CapturePoint::tokens);
-  return point == capture_points_.end() ? CaptureKind::kCheckpoint : point->kind;
+  if (point != capture_points_.end()) return point->kind;
+  return tokens > prompt_ ? CaptureKind::kLastToken : CaptureKind::kCheckpoint;
 }
 
 std::optional<SnapshotId> Lease::Body::capture(std::size_t tokens) {
@@ -444,6 +448,7 @@ void Lease::Body::publish_capture(const Capture& capture) {
     core_->free_slot(*freed);
     if (*freed == capture.slot) kept = false;
   };
+  core_->snapshot_kinds().set(capture.slot, origin_of(capture.kind));
   switch (capture.kind) {
     case CaptureKind::kTail:
       for (const SnapshotId freed : tree.insert_tail_snapshot(tokens, capture.slot, names_.session, adapter, epoch)) {
@@ -454,13 +459,16 @@ void Lease::Body::publish_capture(const Capture& capture) {
       give_back(tree.insert_tail_sibling_snapshot(tokens, capture.slot, names_.session, adapter, epoch));
       break;
     case CaptureKind::kBranchPoint:
+    case CaptureKind::kSharedTail:
     case CaptureKind::kCheckpoint:
+    case CaptureKind::kLastToken:
       // For everybody: it is at a place that others are expected to come by.
       give_back(
           tree.insert_intermediate_snapshot(tokens, {}, {}, core_->block_size(), capture.slot, 0, 0, adapter, epoch));
       break;
   }
   (kept ? core_->counts().captures_published : core_->counts().captures_abandoned).add(1);
+  if (kept) core_->snapshot_kinds().published(origin_of(capture.kind));
 }
 
 // It is not published, and its slot goes back.

@@ -196,6 +196,7 @@ class Lease::Body final : public Parkable {
   PrefixHandle handle_;
   SnapshotPin pin_;
   std::size_t restore_tokens_ = 0;
+  SnapshotOrigin restore_origin_ = SnapshotOrigin::kStore;  // of what pin_ had, if anything
   std::vector<BlockId> table_;
   std::vector<BlockCopy> copies_;  // one reference on each block that is copied from
   std::vector<CapturePoint> capture_points_;

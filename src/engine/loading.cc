@@ -215,6 +215,7 @@ bool Lease::Body::restore_loaded(Loading& loading, const Fetch::Outcome& outcome
   ManagerCore& core = *core_;
   if (loading.snapshot_key) {
     const bool complete = outcome.snapshot && core.options().snapshots->commit(loading.slot);
+    core.snapshot_kinds().set(loading.slot, SnapshotOrigin::kStore);
     if (complete) loading.pin = core.tree().promote_and_pin(*loading.snapshot_key, loading.slot);
     if (loading.pin.valid()) {
       core.erase_record(*loading.snapshot_key);  // the key is dead: the next spill has another
@@ -240,6 +241,7 @@ bool Lease::Body::restore_loaded(Loading& loading, const Fetch::Outcome& outcome
   }
   let_go(pin_);
   pin_ = std::move(loading.pin);
+  restore_origin_ = core.snapshot_kinds().get(pin_.slot());
   restore_tokens_ = loading.tokens;
   start_at(loading.tokens);
   return true;
@@ -310,6 +312,7 @@ void Lease::Body::count(const Admitted& admitted, std::size_t from_ram, std::siz
   counts.matched_tokens.add(matched);
   core_->histograms().matched(matched);
   counts.stateless_tokens.add(matched - std::min(matched, first_));
+  if (core_->has_snapshots() && first_ > 0) core_->snapshot_kinds().used(restore_origin_, first_);
 }
 
 // The lease goes, or does without.

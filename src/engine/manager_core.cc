@@ -62,6 +62,7 @@ ManagerCore::ManagerCore(CacheManagerOptions options)
               .idle_max = options_.media_max},
              choose_hash_seed(options_.hash_seed)),
       branch_sights_(has_blocks() && has_snapshots() ? options_.blocks->total_blocks() : 0),
+      snapshot_kinds_(has_snapshots() ? options_.snapshots->total_slots() : 0),
       block_uses_(has_store() && has_blocks() && options_.spill.block_uses_min > 1 ? options_.blocks->total_blocks()
                                                                                    : 0),
       fetch_cost_(options_.spill),
@@ -230,6 +231,7 @@ ManagerStats ManagerCore::stats() const {
   stats.captures_declined = counts_.captures_declined.get();
   stats.captures_abandoned = counts_.captures_abandoned.get();
   stats.evicted_snapshots = counts_.evicted_snapshots.get();
+  if (has_snapshots()) stats.captures = snapshot_kinds_.stats(options_.snapshots->slot_bytes());
   stats.finished = counts_.finished.get();
   stats.preempted = counts_.preempted.get();
   stats.abandoned = counts_.abandoned.get();

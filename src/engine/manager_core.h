@@ -25,6 +25,7 @@
 #include "engine/fetch_cost.h"
 #include "engine/histograms.h"
 #include "engine/names.h"
+#include "engine/snapshot_kinds.h"
 #include "engine/spiller.h"
 #include "engine/steps.h"
 
@@ -109,6 +110,7 @@ class ManagerCore : public std::enable_shared_from_this<ManagerCore> {
   [[nodiscard]] Steps& steps() { return steps_; }
   [[nodiscard]] Eras& eras() { return eras_; }
   [[nodiscard]] BranchSights& branch_sights() { return branch_sights_; }
+  [[nodiscard]] SnapshotKinds& snapshot_kinds() { return snapshot_kinds_; }
   [[nodiscard]] BlockUses& block_uses() { return block_uses_; }
   [[nodiscard]] FetchCost& fetch_cost() { return fetch_cost_; }
   [[nodiscard]] ManagerCounts& counts() { return counts_; }
@@ -145,6 +147,7 @@ class ManagerCore : public std::enable_shared_from_this<ManagerCore> {
   Steps steps_;
   Eras eras_;
   BranchSights branch_sights_;
+  SnapshotKinds snapshot_kinds_;
   BlockUses block_uses_;  // none unless it matters
   FetchCost fetch_cost_;
   const std::shared_ptr<Spiller> spiller_;  // null without a store

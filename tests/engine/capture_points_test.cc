@@ -24,8 +24,8 @@ TEST_F(CapturePointsTest, AShortPromptHasNoPlaceForThem) {
   EXPECT_THAT(points({.tokens = tokens("a"), .session = 1}), IsEmpty());
 }
 
-TEST_F(CapturePointsTest, WithoutASessionACheckpointTakesTheTailsPlace) {
-  EXPECT_THAT(points({.tokens = tokens("aaaa bbbb cccc dddd")}), ElementsAre(checkpoint(12)));
+TEST_F(CapturePointsTest, WithoutASessionOneForEverybodyTakesTheTailsPlace) {
+  EXPECT_THAT(points({.tokens = tokens("aaaa bbbb cccc dddd")}), ElementsAre(shared_tail(12)));
 }
 
 TEST_F(CapturePointsTest, CheckpointsComeEverySoManyTokensBelowTheEnd) {
@@ -44,6 +44,19 @@ TEST_F(CapturePointsTest, OnePlaceIsNamedOnce) {
 TEST_F(CapturePointsTest, TailsCanBeTurnedOff) {
   start({.blocks = 32, .slots = 8}, {.capture_tails = false});
   EXPECT_THAT(points({.tokens = tokens("aaaa bbbb cccc dddd"), .session = 1}), IsEmpty());
+}
+
+TEST_F(CapturePointsTest, SiblingsCanBeTurnedOffAlone) {
+  start({.blocks = 32, .slots = 8}, {.capture_siblings = false});
+  EXPECT_THAT(points({.tokens = tokens("aaaa bbbb cccc dddd"), .session = 1}), ElementsAre(tail(12)));
+  start({.blocks = 32, .slots = 8}, {.capture_tails = false, .capture_siblings = true});
+  EXPECT_THAT(points({.tokens = tokens("aaaa bbbb cccc dddd"), .session = 1}), IsEmpty());
+}
+
+TEST_F(CapturePointsTest, ThePromptsEndCanBeKeptToo) {
+  start({.blocks = 32, .slots = 8}, {.capture_tails = false, .capture_last_token = true});
+  EXPECT_THAT(points({.tokens = tokens("aaaa bbbb cc")}), ElementsAre(last_token(10)));
+  EXPECT_THAT(points({.tokens = tokens("aaaa bbbb")}), ElementsAre(last_token(8)));
 }
 
 TEST_F(CapturePointsTest, NothingIsAskedForThatWouldNotBePublishedOrHasNoState) {

@@ -195,10 +195,10 @@ TEST_F(CapturesTest, WhereNoSlotIsLeftForTheTailTheSiblingIsPublished) {
   lease.finish();
 }
 
-TEST_F(CapturesTest, WithoutASessionThereIsACheckpointForEverybody) {
+TEST_F(CapturesTest, WithoutASessionThereIsOneForEverybody) {
   const Tokens prompt = tokens("aaaa bbbb cccc dddd");
   Lease lease = admit({.tokens = prompt});
-  EXPECT_THAT(points_of(lease), ElementsAre(checkpoint(12)));
+  EXPECT_THAT(points_of(lease), ElementsAre(shared_tail(12)));
   compute_as_planned(lease);
   lease.finish();
   for (const SessionHash session : {0U, 1U}) EXPECT_EQ(reusable({.tokens = prompt, .session = session}), 12U);

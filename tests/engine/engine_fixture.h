@@ -187,6 +187,20 @@ class EngineTest : public ::testing::Test {
     EXPECT_LE(s.evicted_blocks, s.published_blocks);
     EXPECT_LE(s.evicted_snapshots, s.captures_published);
     check_histograms(*manager_);
+    check_captures(s);
+  }
+
+  void check_captures(const ManagerStats& s) const {
+    const CapturesByKind& c = s.captures;
+    CaptureStats all;
+    for (const CaptureStats* of :
+         {&c.tails, &c.siblings, &c.branch_points, &c.shared_tails, &c.checkpoints, &c.last_tokens, &c.from_store}) {
+      EXPECT_EQ(of->bytes, of->captures * (slots_ ? slots_->slot_bytes() : 0));
+      all.captures += of->captures;
+      all.reused_tokens += of->reused_tokens;
+    }
+    EXPECT_EQ(all.captures, s.captures_published);
+    EXPECT_EQ(all.reused_tokens, slots_ ? s.reused_tokens : 0);
   }
 
   void stop() {
@@ -226,7 +240,7 @@ inline bool operator==(const CapturePoint& a, const CapturePoint& b) {
 }
 
 inline void PrintTo(const CapturePoint& point, std::ostream* out) {
-  constexpr const char* kKinds[] = {"tail", "sibling", "branch point", "checkpoint"};
+  constexpr const char* kKinds[] = {"tail", "sibling", "branch point", "shared tail", "checkpoint", "last token"};
   *out << kKinds[static_cast<std::size_t>(point.kind)] << " at " << point.tokens;
 }
 
@@ -238,6 +252,12 @@ inline constexpr CapturePoint sibling(std::size_t at) {
 }
 inline constexpr CapturePoint branch_point(std::size_t at) {
   return {at, CaptureKind::kBranchPoint};
+}
+inline constexpr CapturePoint shared_tail(std::size_t at) {
+  return {at, CaptureKind::kSharedTail};
+}
+inline constexpr CapturePoint last_token(std::size_t at) {
+  return {at, CaptureKind::kLastToken};
 }
 inline constexpr CapturePoint checkpoint(std::size_t at) {
   return {at, CaptureKind::kCheckpoint};

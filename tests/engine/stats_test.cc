@@ -61,6 +61,57 @@ TEST_F(OptionsTest, AnEngineMayBringABlockAllocatorOfItsOwn) {
 
 // ---- Counts ----
 
+TEST_F(StatsTest, EachKindOfCaptureIsCostedAlone) {
+  start({.blocks = 32, .slots = 8}, {.capture_last_token = true, .checkpoint_every_tokens = 4});
+  const Tokens first = tokens("aaaa bbbb cccc dddd e");
+  {
+    Lease lease = admit({.tokens = first, .session = 1});
+    compute_as_planned(lease);  // checkpoint 4, sibling 8, tail 12, checkpoint 16, last token 17
+    lease.finish();
+  }
+  CapturesByKind captures = stats().captures;
+  EXPECT_EQ(captures.tails.captures, 1U);
+  EXPECT_EQ(captures.siblings.captures, 1U);
+  EXPECT_EQ(captures.checkpoints.captures, 2U);
+  EXPECT_EQ(captures.last_tokens.captures, 1U);
+  EXPECT_EQ(captures.checkpoints.bytes, 2 * slots_->slot_bytes());
+  const auto go_on = [&](const char* prompt, SessionHash session) {
+    const Lease lease = admit({.tokens = tokens(prompt), .session = session, .no_publish = true});
+    return lease.first_token_to_compute();
+  };
+  EXPECT_EQ(go_on("aaaa bbbb cccc xxxx y", 1), 12U);
+  EXPECT_EQ(go_on("aaaa bbbb xxxx y", 1), 8U);
+  EXPECT_EQ(go_on("aaaa bbbb xxxx y", 2), 4U);
+  EXPECT_EQ(go_on("aaaa bbbb cccc dddd ffff", 2), 16U);
+  captures = stats().captures;
+  EXPECT_EQ(captures.tails.uses, 1U);
+  EXPECT_EQ(captures.tails.reused_tokens, 12U);
+  EXPECT_EQ(captures.siblings.reused_tokens, 8U);
+  EXPECT_EQ(captures.checkpoints.uses, 2U);
+  EXPECT_EQ(captures.checkpoints.reused_tokens, 4U + 16);
+  EXPECT_EQ(captures.shared_tails.captures + captures.branch_points.captures + captures.from_store.uses, 0U);
+}
+
+TEST_F(StatsTest, AStateOfWhereThePromptEndedServesWhoGoesOnFromThere) {
+  start({.blocks = 32, .slots = 8}, {.capture_tails = false, .capture_last_token = true});
+  {
+    Lease lease = admit({.tokens = tokens("aaaa bbbb cc")});
+    compute_as_planned(lease);
+    const Tokens decoded = tokens("ddd");
+    lease.append(decoded);
+    ASSERT_EQ(lease.reserve(13), 0U);
+    compute(lease);
+    EXPECT_TRUE(capture(lease, 13)) << "beyond the prompt it counts as the same";
+    lease.finish();
+  }
+  EXPECT_EQ(stats().captures.last_tokens.captures, 2U);
+  {
+    const Lease next = admit({.tokens = tokens("aaaa bbbb ccdd xxxx"), .no_publish = true});
+    EXPECT_EQ(next.first_token_to_compute(), 10U);
+  }
+  EXPECT_EQ(stats().captures.last_tokens.reused_tokens, 10U);
+}
+
 TEST_F(StatsTest, EachPromptTokenIsReusedOrComputedAndWhatWasLostForLackOfStateIsNamed) {
   cache_with_states({.tokens = tokens("aaaa bbbb cccc d")}, {4});  // 13 computed
   EXPECT_EQ(stats().computed_tokens, 13U);
