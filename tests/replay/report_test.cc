@@ -189,6 +189,8 @@ Report verified_report() {
                  .captures_declined = 32,
                  .captures_abandoned = 33,
                  .evicted_snapshots = 34,
+                 .captures = {.tails = {.captures = 101, .bytes = 102, .uses = 103, .reused_tokens = 104},
+                              .last_tokens = {.captures = 105, .bytes = 106, .uses = 107, .reused_tokens = 108}},
                  .engine = {.blocks_checked = 41,
                             .block_bytes_checked = 42,
                             .states_checked = 43,
@@ -218,7 +220,14 @@ TEST(Report, JsonOfAVerifiedRunHasEveryNumberAndTheSettings) {
       "matched_tokens": 3000, "stateless_tokens": 2000, "reused_tokens": 1000, "computed_tokens": 3001,
       "match_rate": 0.75, "reuse_rate": 0.25, "output_tokens": 9, "published_blocks": 60, "deduplicated_blocks": 4,
       "evicted_blocks": 12, "pool_blocks": 1000, "peak_blocks": 55, "peak_running": 5, "captures_published": 31,
-      "captures_declined": 32, "captures_abandoned": 33, "evicted_snapshots": 34, "steps": 47, "blocks_checked": 41,
+      "captures_declined": 32, "captures_abandoned": 33, "evicted_snapshots": 34, "captures": {
+        "tails": {"captures": 101, "bytes": 102, "uses": 103, "reused_tokens": 104},
+        "siblings": {"captures": 0, "bytes": 0, "uses": 0, "reused_tokens": 0},
+        "shared_tails": {"captures": 0, "bytes": 0, "uses": 0, "reused_tokens": 0},
+        "branch_points": {"captures": 0, "bytes": 0, "uses": 0, "reused_tokens": 0},
+        "checkpoints": {"captures": 0, "bytes": 0, "uses": 0, "reused_tokens": 0},
+        "last_tokens": {"captures": 105, "bytes": 106, "uses": 107, "reused_tokens": 108},
+        "from_store": {"captures": 0, "bytes": 0, "uses": 0, "reused_tokens": 0}}, "steps": 47, "blocks_checked": 41,
       "block_bytes_checked": 42, "states_checked": 43, "state_bytes_checked": 44, "block_bytes_written": 45,
       "states_written": 46, "wall_time_s": 2.5, "tiers": null}])"));
   EXPECT_EQ(settings.at("skip"), 0);
@@ -240,6 +249,7 @@ TEST(Report, TheTableOfAVerifiedRunNamesTheModelAndWhatIsLostForLackOfState) {
               HasSubstr("\nengine    verifying, prefill in chunks of 512 tokens, 1,200 snapshots of 4,096 bytes, "
                         "a checkpoint every 64 tokens\n\n"));
   EXPECT_THAT(text, testing::ContainsRegex("\n  lost for lack of state +2,000\nreused tokens +1,000\n"));
+  EXPECT_THAT(text, testing::ContainsRegex("\nstates at tails +101 kept, 102 bytes; 103 used: 104 tokens\n"));
   EXPECT_THAT(text, testing::ContainsRegex("\nmatch rate \\(KV\\) +75.00 %\nreuse rate +25.00 %\n"));
   EXPECT_THAT(text, HasSubstr("\n1 requests can never fit into the pool of 1,000 blocks, the first of them:\n"
                               "  line 2: needs 4,321 blocks\n"));
