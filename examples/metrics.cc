@@ -16,9 +16,16 @@
 #include <thread>
 #include <vector>
 
-using namespace cairn;
-
 namespace {
+
+using cairn::Admission;
+using cairn::BlockPool;
+using cairn::BlockPoolOptions;
+using cairn::CacheManager;
+using cairn::CacheMetrics;
+using cairn::OpenedMetricsEndpoint;
+using cairn::StepId;
+using cairn::TokenId;
 
 // One request from its admission to its end, with an engine that computes at once.
 void serve(CacheManager& manager, const std::vector<TokenId>& prompt, StepId step) {
@@ -56,7 +63,7 @@ int main(int argc, char** argv) {
   CacheManager manager({.block_size = 4, .blocks = std::make_shared<BlockPool>(BlockPoolOptions{.blocks = 64})});
   CacheMetrics metrics;
   metrics.add("example", manager);
-  const OpenedMetricsEndpoint opened = open_metrics_endpoint({.port = 0}, metrics);  // any port that is free
+  const OpenedMetricsEndpoint opened = cairn::open_metrics_endpoint({.port = 0}, metrics);  // any port that is free
   if (!opened.endpoint) {
     std::fprintf(stderr, "%s\n", opened.error.c_str());
     return 1;
