@@ -1,7 +1,7 @@
 // The metrics that there are, and which field of which statistics each sample comes from.
 //
-// Every field of ManagerStats, RadixTreeCounters, SpillStats and PoolErrors has an entry here: one that is added there
-// does not compile here until it has one.
+// Every field of ManagerStats, CapturesByKind, RadixTreeCounters, SpillStats and PoolErrors has an entry here: one
+// that is added there does not compile here until it has one.
 #ifndef CAIRN_METRICS_CATALOGUE_H_
 #define CAIRN_METRICS_CATALOGUE_H_
 
@@ -56,6 +56,11 @@ inline constexpr auto kCatalogue = std::to_array<MetricDescription>({
     {"cairn_block_pool_errors_total", kCounter, "Calls that the block pool refused: bugs of the engine.", "reason"},
     // ---- Snapshots ----
     {"cairn_captures_total", kCounter, "Captures of state, by what became of them.", "outcome"},
+    {"cairn_published_captures_total", kCounter, "Captures published, by what they were taken for.", "kind"},
+    {"cairn_captured_bytes_total", kCounter, "Bytes of those captures.", "kind"},
+    {"cairn_snapshot_uses_total", kCounter, "Requests that went on from a snapshot, by what it was taken for.",
+     "kind"},
+    {"cairn_snapshot_reused_tokens_total", kCounter, "Prompt tokens that those requests did not compute.", "kind"},
     {"cairn_evicted_snapshots_total", kCounter, "Snapshots that left memory to make room.", ""},
     {"cairn_snapshots", kGauge, "Snapshots that the cache knows, in memory or in a store.", ""},
     {"cairn_pinned_snapshots", kGauge, "Snapshots that somebody is reading.", ""},
@@ -181,6 +186,7 @@ inline constexpr auto kManagerFields = fields_of<ManagerStats>({
     field<&ManagerStats::captures_declined>("cairn_captures_total", "declined"),
     field<&ManagerStats::captures_abandoned>("cairn_captures_total", "abandoned"),
     field<&ManagerStats::evicted_snapshots>("cairn_evicted_snapshots_total"),
+    no_sample<&ManagerStats::captures>(),  // kCaptureFields
     field<&ManagerStats::finished>("cairn_ended_leases_total", "finished"),
     field<&ManagerStats::preempted>("cairn_ended_leases_total", "preempted"),
     field<&ManagerStats::abandoned>("cairn_ended_leases_total", "abandoned"),
@@ -211,6 +217,35 @@ inline constexpr auto kManagerFields = fields_of<ManagerStats>({
     field<&ManagerStats::steps_in_flight>("cairn_steps_in_flight"),
     field<&ManagerStats::blocks_held_by_clears>("cairn_cleared_blocks_held"),
 });
+
+template <auto kKind, auto kMember>
+consteval Field<CapturesByKind> capture_field(std::string_view name, std::string_view kind) {
+  return {family(name), kind,
+          [](const CapturesByKind& captures) { return static_cast<double>((captures.*kKind).*kMember); }};
+}
+
+template <auto kKind>
+consteval auto capture_fields(std::string_view kind) {
+  const auto fields = std::to_array<Field<CapturesByKind>>({
+      capture_field<kKind, &CaptureStats::captures>("cairn_published_captures_total", kind),
+      capture_field<kKind, &CaptureStats::bytes>("cairn_captured_bytes_total", kind),
+      capture_field<kKind, &CaptureStats::uses>("cairn_snapshot_uses_total", kind),
+      capture_field<kKind, &CaptureStats::reused_tokens>("cairn_snapshot_reused_tokens_total", kind),
+  });
+  static_assert(fields.size() == boost::pfr::tuple_size_v<CaptureStats>, "as in fields_of");
+  return fields;
+}
+
+inline constexpr auto kCaptureFields = std::to_array({
+    capture_fields<&CapturesByKind::tails>("tail"),
+    capture_fields<&CapturesByKind::siblings>("sibling"),
+    capture_fields<&CapturesByKind::branch_points>("branch_point"),
+    capture_fields<&CapturesByKind::shared_tails>("shared_tail"),
+    capture_fields<&CapturesByKind::checkpoints>("checkpoint"),
+    capture_fields<&CapturesByKind::last_tokens>("last_token"),
+    capture_fields<&CapturesByKind::from_store>("from_store"),
+});
+static_assert(kCaptureFields.size() == boost::pfr::tuple_size_v<CapturesByKind>, "as in fields_of");
 
 inline constexpr auto kIndexFields = fields_of<RadixTreeCounters>({
     field<&RadixTreeCounters::lookups>("cairn_index_lookups_total"),

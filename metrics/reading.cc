@@ -77,7 +77,11 @@ void add_store(Reading& reading, const SpillStore& store) {
 Reading read_cache(const CacheManager& manager) {
   Reading reading;
   const CacheManagerOptions& options = manager.options();
-  add(reading, kManagerFields, manager.stats());
+  const ManagerStats stats = manager.stats();
+  add(reading, kManagerFields, stats);
+  if (options.snapshots) {
+    for (const auto& fields : kCaptureFields) add(reading, fields, stats.captures);
+  }
   ManagerHistograms histograms = manager.histograms();
   add(reading, family("cairn_matched_tokens"), std::move(histograms.matched_tokens));
   add(reading, family("cairn_admit_seconds"), std::move(histograms.admit_seconds));

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 #include <prometheus/check_names.h>
 
+#include <algorithm>
 #include <boost/pfr/core.hpp>
 #include <set>
 #include <string>
@@ -45,11 +46,32 @@ void expect_each_field_once(const std::array<Field<Stats>, kCount>& fields, std:
 }
 
 TEST(CatalogueTest, EachFieldOfTheStatisticsMakesOneSampleOrIsInOthers) {
-  expect_each_field_once(kManagerFields, 4);  // three sums, and pinned snapshots, which the index counts
+  // Three sums, pinned snapshots, which the index counts, and captures, below.
+  expect_each_field_once(kManagerFields, 5);
   expect_each_field_once(kIndexFields, 0);
   expect_each_field_once(kStoreFields, 3);      // a sum and two texts
   expect_each_field_once(kBlockPoolFields, 1);  // a text
   expect_each_field_once(kSnapshotPoolFields, 1);
+}
+
+TEST(CatalogueTest, EachFieldOfEachKindOfCaptureMakesOneSample) {
+  std::size_t set = 0;
+  CapturesByKind captures;
+  const auto readers = [&] {
+    std::size_t count = 0;
+    for (const auto& fields : kCaptureFields) {
+      count += static_cast<std::size_t>(std::ranges::count_if(
+          fields, [&](const Field<CapturesByKind>& field) { return field.read(captures) != 0; }));
+    }
+    return count;
+  };
+  boost::pfr::for_each_field(captures, [&](CaptureStats& kind) {
+    boost::pfr::for_each_field(kind, [&](std::uint64_t& value) {
+      value = 1;
+      EXPECT_EQ(readers(), ++set);
+    });
+  });
+  EXPECT_EQ(set, 28U);
 }
 
 TEST(CatalogueTest, NamesFollowThePrometheusConventions) {

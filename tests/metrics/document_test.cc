@@ -72,6 +72,7 @@ TEST(DocumentTest, EachMetricIsDocumentedWithItsTypeAndLabelAndNoOther) {
 TEST(DocumentTest, EachValueOfALabelIsDocumented) {
   std::map<std::string, std::set<std::string>> values;
   add_values(kManagerFields, values);
+  for (const auto& fields : kCaptureFields) add_values(fields, values);
   add_values(kIndexFields, values);
   add_values(kStoreFields, values);
   add_values(kBlockPoolFields, values);

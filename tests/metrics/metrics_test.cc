@@ -14,8 +14,8 @@ using ::testing::Not;
 
 class MetricsTest : public TiersTest {
  protected:
-  // Five requests against eight blocks and three slots, a store behind them: of 80 prompt tokens 12 + 4 are reused from
-  // memory and 12 from the store. One more is refused.
+  // Five requests against eight blocks and three slots, a store behind them: of 80 prompt tokens 12 + 4 are reused
+  // from memory and 12 from the store. One more is refused.
   void run_known_course() {
     start({.blocks = 8, .slots = 3});
     cache({.tokens = tokens("aaaa bbbb cccc d")}, {4, 12});
@@ -67,6 +67,14 @@ TEST_F(MetricsTest, WhatShouldAddUpDoes) {
   EXPECT_EQ(at("cairn_matched_tokens_sum"), static_cast<double>(s.matched_tokens));
   EXPECT_EQ(at("cairn_admit_seconds_count"),
             at("cairn_requests_total") + at("cairn_resumed_requests_total") + at("cairn_loading_leases"));
+  double published = 0;
+  double reused_by_kind = 0;
+  for (const auto& [name, value] : samples) {
+    if (name.starts_with("cairn_published_captures_total")) published += value;
+    if (name.starts_with("cairn_snapshot_reused_tokens_total")) reused_by_kind += value;
+  }
+  EXPECT_EQ(published, at("cairn_captures_total", R"(,outcome="published")"));
+  EXPECT_EQ(reused_by_kind, static_cast<double>(s.reused_tokens));
   EXPECT_EQ(at("cairn_load_seconds_count"), at("cairn_fetches_total"));
   EXPECT_EQ(at("cairn_ended_leases_total", R"(,how="finished")") +
                 at("cairn_ended_leases_total", R"(,how="preempted")") +
