@@ -84,8 +84,8 @@ TEST(CatalogueTest, NamesFollowThePrometheusConventions) {
     EXPECT_EQ(name.ends_with("_total"), metric.type == prometheus::MetricType::Counter)
         << name << ": counters end in _total, nothing else does";
     for (const std::string_view suffix : {"_bucket", "_sum", "_count"}) EXPECT_FALSE(name.ends_with(suffix)) << name;
-    for (const std::string_view unit : {"_ms", "_us", "_ns", "_kb", "_mb", "_mib", "_percent"}) {
-      EXPECT_EQ(name.find(unit), std::string::npos) << name << ": base units are seconds, bytes and ratios";
+    for (const std::string_view unit : {"_ms_", "_us_", "_ns_", "_kb_", "_mb_", "_mib_", "_percent_"}) {
+      EXPECT_EQ((name + "_").find(unit), std::string::npos) << name << ": base units are seconds, bytes and ratios";
     }
     EXPECT_THAT(std::string(metric.help), ::testing::EndsWith(".")) << name;
     EXPECT_EQ(metric.help.find_first_of("\\\n"), std::string_view::npos) << name << ": would have to be escaped";
