@@ -102,6 +102,7 @@ class VerifiedReplayer {
     while (!running_.empty()) finish(running_.take_first());
     collect(manager_->stats());
     if (tiers_.store) save();
+    if (options_.on_end) options_.on_end(*manager_);
     // A clear would remove what the file tier is to keep.
     if (!options_.tiers || !options_.tiers->has_file_tier()) sweep();
     close();
@@ -168,10 +169,7 @@ class VerifiedReplayer {
 
 CacheManagerOptions VerifiedReplayer::manager_options() const {
   CacheManagerOptions manager{
-      .block_size = options_.replay.block_size,
-      .blocks = blocks_,
-      .snapshots = snapshots_,
-      .store = tiers_.store};
+      .block_size = options_.replay.block_size, .blocks = blocks_, .snapshots = snapshots_, .store = tiers_.store};
   if (const std::optional<SnapshotOptions>& snapshots = options_.snapshots) {
     manager.capture_tails = snapshots->tails;
     manager.capture_siblings = snapshots->siblings;

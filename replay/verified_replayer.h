@@ -6,6 +6,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <limits>
 #include <optional>
 #include <vector>
@@ -37,6 +38,8 @@ struct VerifiedReplayOptions {
   // Leaves out the first `skip` requests of the workload, and ends after `stop_after` more.
   std::size_t skip = 0;
   std::size_t stop_after = std::numeric_limits<std::size_t>::max();
+  // When the last request has ended, and what is to be kept has been saved; what is cached still is.
+  std::function<void(const CacheManager&)> on_end{};
 };
 
 // Counts are of admitted requests only, each once, as of its admission.

@@ -193,6 +193,20 @@ TEST_F(CairnCommand, TheVerifyingEngineChecksEveryByteItIsHanded) {
                     HasSubstr("reused tokens"), HasSubstr("blocks checked")));
 }
 
+#ifdef CAIRN_HAS_METRICS
+TEST_F(CairnCommand, TheVerifyingEngineWritesItsMetrics) {
+  const Result result = run("replay --engine verify --block-size 4 --blocks 10 --metrics " + folder_ + "m.prom " +
+                            file("t.jsonl", kTokenTrace));
+  ASSERT_EQ(result.exit_code, 0) << result.err;
+  EXPECT_THAT(result.out, HasSubstr("reused tokens"));
+  const std::string metrics = content_of(folder_ + "m.prom");
+  EXPECT_THAT(metrics, HasSubstr("cairn_prompt_tokens_total{cache=\"replay\",source=\"memory\"} 4\n"));
+  EXPECT_THAT(metrics, HasSubstr("cairn_blocks{cache=\"replay\",state=\"used\"} 2\n")) << "cached at the end";
+  EXPECT_THAT(run("replay --metrics m.prom --requests 5").err,
+              HasSubstr("--metrics: m.prom: only the verifying engine has it; add --engine verify"));
+}
+#endif
+
 TEST_F(CairnCommand, TheVerifyingEngineReplaysAHybridModel) {
   const Result result =
       run("replay --requests 40 --engine verify --snapshots 20 --snapshot-bytes 100 --checkpoint-every 512 "

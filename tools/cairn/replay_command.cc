@@ -1,6 +1,9 @@
 #include "replay_command.h"
 
 #include <fmt/format.h>
+#ifdef CAIRN_HAS_METRICS
+#include <cairn/metrics.h>
+#endif
 
 #include <CLI/CLI.hpp>
 #include <cstdint>
@@ -62,6 +65,7 @@ struct Arguments {
   SweepArguments sweep;
   TierArguments tiers;
   std::string json;
+  std::string metrics;
 };
 
 void add_verifying_options(CLI::App& command, Arguments& arguments) {
@@ -95,6 +99,23 @@ void add_verifying_options(CLI::App& command, Arguments& arguments) {
       ->type_name("TOKENS")
       ->capture_default_str()
       ->group(kGroup);
+#ifdef CAIRN_HAS_METRICS
+  command
+      .add_option("--metrics", arguments.metrics,
+                  "Write what the cache has counted by the end to a file, as it would to Prometheus")
+      ->type_name("FILE")
+      ->group(kGroup);
+#endif
+}
+
+std::string metrics_of([[maybe_unused]] const CacheManager& manager) {
+#ifdef CAIRN_HAS_METRICS
+  CacheMetrics metrics;
+  metrics.add("replay", manager);
+  return metrics.text();
+#else
+  return {};
+#endif
 }
 
 // What one option asks of another.
@@ -107,6 +128,10 @@ void check_combinations(const CLI::App& command, const Arguments& arguments) {
       throw CLI::ValidationError(
           name, fmt::format("{}: only the verifying engine has it; add --engine verify", value(name)));
     }
+  }
+  if (!arguments.metrics.empty() && !arguments.verify) {
+    throw CLI::ValidationError(
+        "--metrics", fmt::format("{}: only the verifying engine has it; add --engine verify", arguments.metrics));
   }
   for (const char* name : {"--snapshot-bytes", "--checkpoint-every"}) {
     if (given(name) && !arguments.snapshots && !sweeps_snapshots) {
@@ -153,7 +178,8 @@ replay::VerifiedReplayOptions verified_options(const Arguments& arguments) {
   return options;
 }
 
-void verify(const replay::Workload& workload, const Arguments& arguments, replay::Report& report) {
+// What the cache has counted, for --metrics.
+std::string verify(const replay::Workload& workload, const Arguments& arguments, replay::Report& report) {
   replay::Report::VerifiedRun& verified = report.verified.emplace();
   verified.options = verified_options(arguments);
   const replay::PoolSize& pool = report.options.pool;
@@ -163,8 +189,12 @@ void verify(const replay::Workload& workload, const Arguments& arguments, replay
     report.comparison.distinct_blocks = replay::count_distinct_blocks(workload, verified.options.replay);
   }
   report.comparison.pool_blocks = pool.blocks(report.options.replay.block_size, report.comparison.distinct_blocks);
+  std::string metrics;
+  verified.options.on_end = [&metrics](const CacheManager& manager) { metrics = metrics_of(manager); };
   verified.result = replay::replay_verified(workload, report.comparison.pool_blocks, verified.options);
   verified.options.replay.on_request_done = nullptr;
+  verified.options.on_end = nullptr;
+  return metrics;
 }
 
 void sweep(const CLI::App& command, const replay::Workload& workload, const replay::WorkloadSource& source,
@@ -191,17 +221,15 @@ void run(const CLI::App& command, const Arguments& arguments) {
   }
   report.options.pool = replay::PoolSize::parse(arguments.engine.blocks);
   report.options.replay = arguments.engine.replay_options();
+  std::string metrics;
   if (arguments.verify) {
-    verify(workload, arguments, report);
+    metrics = verify(workload, arguments, report);
   } else {
     compare(workload, report);
   }
-  if (arguments.json == "-") {
-    write_to_stdout(replay::json(report));
-    return;
-  }
-  write_to_stdout(replay::table(report));
-  if (!arguments.json.empty()) write_file_atomically(arguments.json, replay::json(report));
+  write_to_stdout(arguments.json == "-" ? replay::json(report) : replay::table(report));
+  if (!arguments.json.empty() && arguments.json != "-") write_file_atomically(arguments.json, replay::json(report));
+  if (!arguments.metrics.empty()) write_file_atomically(arguments.metrics, metrics);
 }
 
 }  // namespace
