@@ -311,6 +311,7 @@ void VerifiedReplayer::collect(const ManagerStats& stats) {
   result_.captures_abandoned = stats.captures_abandoned;
   result_.evicted_snapshots = stats.evicted_snapshots;
   result_.captures = stats.captures;
+  result_.size_estimates = manager_->size_estimates();
   result_.engine = engine_.counts();
   result_.peak_running = running_.peak();
   if (tiers_.store) collect_tiers(stats);

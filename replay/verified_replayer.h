@@ -64,6 +64,7 @@ struct VerifiedResult {
   CapturesByKind captures;               // what each kind cost and gave
   VerifyingEngineCounts engine;
   std::optional<TierResult> tiers;  // if there are any
+  SizeEstimates size_estimates;     // by the cache itself, meanwhile
   std::size_t pool_blocks = 0;
   std::size_t peak_blocks = 0;   // in use in the pool at once, running and cached
   std::size_t peak_running = 0;  // sequences

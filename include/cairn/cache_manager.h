@@ -81,6 +81,7 @@ struct CacheManagerOptions {
   // forgotten: what they had cached is not found any more and is evicted in its turn.
   std::size_t adapters_max = 4096;
   std::size_t media_max = 65'536;
+  bool estimate_sizes = true;   // see size_estimates(); needs blocks
   std::uint64_t hash_seed = 0;  // of the hash tables; 0: drawn at random. No answer depends on it
   // Fills those of CacheManager::histograms(). Two readings of the clock and four additions for each admission.
   bool histograms = true;
@@ -236,6 +237,18 @@ struct ManagerHistograms {
   Histogram matched_tokens;  // of each request, when ManagerStats counts it: the sum is ManagerStats::matched_tokens
 };
 
+// What a pool of another size would have found, had it evicted the least recently used blocks: of the full blocks that
+// prompts could have found, by all requests since construction.
+struct SizeEstimate {
+  double factor = 0;       // of the present pool
+  std::size_t blocks = 0;  // in that pool
+  double hit_rate = 0;     // 0 to 1
+};
+struct SizeEstimates {
+  std::array<SizeEstimate, 4> sizes{};  // half of the present size, the same, twice, four times
+  std::uint64_t sampled_blocks = 0;     // uses that were sampled: with a few hundred a rate is a guess
+};
+
 class ManagerCore;
 class RadixTree;
 
@@ -280,6 +293,9 @@ class CacheManager {
   SaveReport save(std::chrono::milliseconds timeout);
 
   [[nodiscard]] ManagerStats stats() const;
+  // Whether more memory would help, or less would do, from a sample of the blocks (SHARDS: Waldspurger et al., FAST
+  // 2015). All zeros without blocks or with estimate_sizes off. One short lock, O(1).
+  [[nodiscard]] SizeEstimates size_estimates() const;
   // Takes no lock, nor does it cost the requests one that fill them.
   [[nodiscard]] ManagerHistograms histograms() const;
   // As they were given.

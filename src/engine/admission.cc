@@ -119,7 +119,10 @@ Admission ManagerCore::admit(const Request& request) {
   const bool branches = parts && matched > 0;
   const bool second_sight =
       branches && options_.capture_branch_points && has_snapshots() && branch_sights_.see(last_block);
-  body->admitted({.matched_tokens = matched, .second_sight = second_sight, .counts = !request.resumed});
+  body->admitted({.matched_tokens = matched,
+                  .second_sight = second_sight,
+                  .counts = !request.resumed,
+                  .asked_blocks = limit / block_size()});
   if (request.resumed) {
     counts_.resumed.add(1);
   } else if (names.publish_limit < prompt.size() && !request.no_publish) {

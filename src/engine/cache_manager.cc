@@ -54,6 +54,9 @@ const CacheManagerOptions& CacheManager::options() const noexcept {
 const RadixTree& CacheManager::index() const noexcept {
   return core_->tree();
 }
+SizeEstimates CacheManager::size_estimates() const {
+  return core_->size_estimator().estimate();
+}
 std::string CacheManager::validate() const {
   return core_->validate();
 }

@@ -66,6 +66,7 @@ std::size_t Lease::Body::look_up(std::span<const TokenId> prompt, std::size_t li
   restore_tokens_ = acquired.match.ssm_snapshot_tokens;
   table_ = std::move(acquired.match.matched_blocks);
   stored_blocks_ = std::move(acquired.stored_blocks);
+  sampled_ = core_->size_estimator().find_sampled(table_);
   if (!blocks && limit > 0) {
     auto found = core_->tree().find_snapshot(prompt.first(limit), options);
     pin_ = std::move(found.pin);
@@ -81,7 +82,12 @@ void Lease::Body::begin(std::span<const TokenId> prompt) {
   start_at(states ? restore_tokens_ : handle_.tokens());
   if (core_->has_blocks()) share_blocks(first_after_loading());
   // Snapshots are put by all their tokens, blocks by those that follow the handle.
-  tokens_start_ = states ? 0 : handle_.tokens();
+  // Those from a mark on are wanted to go on from it.
+  const SizeEstimator& estimator = core_->size_estimator();
+  const std::size_t block_size = core_->block_size();
+  tokens_start_ = states              ? 0
+                  : estimator.is_on() ? estimator.resume_at(handle_.tokens() / block_size) * block_size
+                                      : handle_.tokens();
   const auto needed = prompt.subspan(tokens_start_);
   tokens_.assign(needed.begin(), needed.end());
 }
@@ -307,7 +313,27 @@ void Lease::Body::publish(std::size_t tokens) {
   core_->counts().deduplicated_blocks.add(existing.size());
   for (std::size_t i = 0; i < existing.size(); ++i) retire(std::exchange(ours[i], existing[i]));
   core_->write_through(handle_, count);
+  note_published(from / block_size);
   drop_old_tokens();
+}
+
+// Tells the estimator of what was published beyond the first `before` blocks.
+void Lease::Body::note_published(std::size_t before) noexcept {
+  SizeEstimator& estimator = core_->size_estimator();
+  if (!estimator.is_on()) return;
+  const std::size_t block_size = core_->block_size();
+  if (!chain_) {
+    const std::size_t start = estimator.resume_at(before);
+    chain_ =
+        estimator.resume({.adapter_id = names_.adapter, .epoch = handle_.epoch()}, std::span(table_).first(start));
+  }
+  const std::size_t from = chain_->blocks;
+  const std::size_t count = published() / block_size - from;
+  estimator.publish(*chain_,
+                    {.tokens = tokens_from(from * block_size).first(count * block_size),
+                     .blocks = std::span(table_).subspan(from, count),
+                     .asked = asked_},
+                    sampled_);
 }
 
 // Gives up a block of ours as soon as no step in flight may use it. There is room for it.
@@ -505,6 +531,8 @@ Lease::Forked Lease::Body::fork() {
   child->tokens_ = tokens_;
   child->tokens_start_ = tokens_start_;
   child->prompt_ = prompt_;
+  child->chain_ = chain_;
+  child->sampled_ = sampled_;
   child->accepted_ = accepted_;
   child->first_ = child->fixed_ = child->written_ = child->begun_ = written_;
   child->names_.media.reserve(names_.media.size());

@@ -109,8 +109,9 @@ class Lease::Body final : public Parkable {
   // What was found, what to plan for captures and how to count. Counts, plans, or begins to fetch and does so later.
   struct Admitted {
     std::size_t matched_tokens = 0;
-    bool second_sight = false;  // of a place where prompts part
-    bool counts = false;        // else it was counted before
+    bool second_sight = false;     // of a place where prompts part
+    bool counts = false;           // else it was counted before
+    std::size_t asked_blocks = 0;  // full ones that could have matched
   };
   void admitted(const Admitted& admitted);
   [[nodiscard]] BlockId last_matched_block() const { return table_.back(); }
@@ -179,6 +180,7 @@ class Lease::Body final : public Parkable {
   void lose_writes_beyond(std::size_t tokens) noexcept;
   void add_tokens(std::span<const TokenId> tokens);
   void drop_old_tokens();
+  void note_published(std::size_t before) noexcept;
   void retire(BlockId block) noexcept;
   [[nodiscard]] std::size_t publish_limit() const;
   [[nodiscard]] std::size_t fixed() const { return std::max(published(), fixed_); }
@@ -204,6 +206,11 @@ class Lease::Body final : public Parkable {
   std::vector<TierKey> stored_blocks_;  // as look_up found them
   std::optional<Loading> loading_;
   bool loading_failed_ = false;  // and there are no blocks to compute what is missing
+
+  // For the manager's SizeEstimator.
+  std::vector<BlockId> sampled_;               // of the match
+  SizeEstimator::Asked asked_;                 // but not found
+  std::optional<SizeEstimator::Chain> chain_;  // as far as is published, once anything is
 
   std::size_t tokens_start_ = 0;  // what comes before is not needed any more
   std::vector<TokenId> tokens_;

@@ -114,6 +114,11 @@ bool Lease::Body::choose_state(std::span<const TokenId> prompt, Loading& loading
 // ---- Beginning ----
 
 void Lease::Body::admitted(const Admitted& admitted) {
+  if (admitted.counts) {
+    const std::size_t matched = admitted.matched_tokens / core_->block_size();
+    core_->size_estimator().use(sampled_, matched);
+    asked_ = {.from = matched, .to = admitted.asked_blocks};
+  }
   if (core_->options().spill.block_uses_min > 1) {
     core_->block_uses().use(std::span(table_).first(std::min(table_.size(), handle_.tokens() / core_->block_size())));
   }

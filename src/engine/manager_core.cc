@@ -65,6 +65,8 @@ ManagerCore::ManagerCore(CacheManagerOptions options)
       snapshot_kinds_(has_snapshots() ? options_.snapshots->total_slots() : 0),
       block_uses_(has_store() && has_blocks() && options_.spill.block_uses_min > 1 ? options_.blocks->total_blocks()
                                                                                    : 0),
+      size_estimator_(options_.estimate_sizes && has_blocks() ? options_.blocks->total_blocks() : 0,
+                      options_.block_size, choose_hash_seed(options_.hash_seed)),
       fetch_cost_(options_.spill),
       spiller_(options_.store ? std::make_shared<Spiller>(options_.store) : nullptr),
       histograms_(options_.histograms) {
@@ -199,7 +201,7 @@ void ManagerCore::give_back(Cleared cleared, ClearReport& report) noexcept {
   report.snapshots += cleared.slots.size();
   report.records += cleared.tier_keys.size();
   if (has_store()) spiller_->erase(cleared.tier_keys);
-  branch_sights_.forget(cleared.blocks.physical);
+  forget_blocks(cleared.blocks.physical);
   for (const SnapshotId slot : cleared.slots) free_slot(slot);
   eras_.close(std::move(cleared.blocks.physical));
   drop_unused_eras();
@@ -251,6 +253,7 @@ ManagerStats ManagerCore::stats() const {
 std::string ManagerCore::validate() const {
   std::string wrong = tree_.validate();
   if (!wrong.empty()) return "index: " + wrong;
+  if (wrong = size_estimator_.validate(); !wrong.empty()) return "size estimator: " + wrong;
   if (const auto* pool = dynamic_cast<const BlockPool*>(options_.blocks.get())) {
     if (wrong = pool->validate(); !wrong.empty()) return "block pool: " + wrong;
     if (const PoolErrors errors = pool->errors(); !errors.last.empty()) return "block pool refused: " + errors.last;

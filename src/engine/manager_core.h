@@ -26,6 +26,7 @@
 #include "engine/histograms.h"
 #include "engine/names.h"
 #include "engine/snapshot_kinds.h"
+#include "engine/size_estimator.h"
 #include "engine/spiller.h"
 #include "engine/steps.h"
 
@@ -112,11 +113,17 @@ class ManagerCore : public std::enable_shared_from_this<ManagerCore> {
   [[nodiscard]] BranchSights& branch_sights() { return branch_sights_; }
   [[nodiscard]] SnapshotKinds& snapshot_kinds() { return snapshot_kinds_; }
   [[nodiscard]] BlockUses& block_uses() { return block_uses_; }
+  [[nodiscard]] SizeEstimator& size_estimator() { return size_estimator_; }
   [[nodiscard]] FetchCost& fetch_cost() { return fetch_cost_; }
   [[nodiscard]] ManagerCounts& counts() { return counts_; }
   [[nodiscard]] EngineHistograms& histograms() { return histograms_; }
 
  private:
+  // They have left the cache, and nobody else has them yet.
+  void forget_blocks(std::span<const BlockId> blocks) noexcept {
+    branch_sights_.forget(blocks);
+    size_estimator_.forget(blocks);
+  }
   static void take_up(Parkable* parked) noexcept;
   [[nodiscard]] Cleared clear_index(std::optional<AdapterId> id);  // none: all
   void give_back(Cleared cleared, ClearReport& report) noexcept;
@@ -149,6 +156,7 @@ class ManagerCore : public std::enable_shared_from_this<ManagerCore> {
   BranchSights branch_sights_;
   SnapshotKinds snapshot_kinds_;
   BlockUses block_uses_;  // none unless it matters
+  SizeEstimator size_estimator_;
   FetchCost fetch_cost_;
   const std::shared_ptr<Spiller> spiller_;  // null without a store
   // Held while blocks and snapshots leave the index and their keys are announced; while keys that died are taken from

@@ -53,7 +53,7 @@ std::size_t ManagerCore::evict_blocks(std::size_t count) {
   if (!has_store()) {
     const EvictedBlocks evicted = tree_.evict(count);
     counts_.evicted_blocks.add(evicted.size());
-    branch_sights_.forget(evicted.physical);
+    forget_blocks(evicted.physical);
     drop_references(evicted.physical);
     return evicted.size();
   }
@@ -68,7 +68,7 @@ std::size_t ManagerCore::evict_blocks(std::size_t count) {
   counts_.evicted_blocks.add(victims.blocks.size());
   const std::span<const TokenId> tokens = victims.tokens;
   for (std::size_t i = 0; i < victims.blocks.size(); ++i) {
-    branch_sights_.forget({&victims.blocks[i].block, 1});
+    forget_blocks({&victims.blocks[i].block, 1});
     store_victim(victims.blocks[i], tokens.subspan(i * block_size(), block_size()));
   }
   return victims.blocks.size();

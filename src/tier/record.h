@@ -53,8 +53,8 @@ struct PayloadChecksum {
 // Reads all of it: a millisecond for about 10 MB.
 [[nodiscard]] PayloadChecksum checksum_payload(const SpillLayout& layout, std::span<const std::byte> record) noexcept;
 
-// Writes the header in front of the payload, its own checksum included, which covers that of the payload. `record` is a
-// multiple of kAlignment; the lineage fits.
+// Writes the header in front of the payload, its own checksum included, which covers that of the payload. `record` is
+// a multiple of kAlignment; the lineage fits.
 void encode_header(const SpillLayout& layout, const RecordHeader& header, const PayloadChecksum& payload,
                    std::span<std::byte> record) noexcept;
 
