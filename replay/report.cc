@@ -107,6 +107,11 @@ constexpr Row<RunResult> kRows[] = {
      [](const RunResult& run) { return if_run(run, fmt::format("{:.1f} us", run.cache_time_p99_us)); }},
 };
 
+template <std::size_t kSize>
+std::string estimated(const VerifiedResult& run) {
+  return percent(run.size_estimates.sizes[kSize].hit_rate);
+}
+
 constexpr Row<VerifiedResult> kVerifiedRows[] = {
     {"requests", [](const VerifiedResult& run) { return grouped(run.requests); }},
     {"  rejected (never fit)", [](const VerifiedResult& run) { return grouped(run.rejected); }},
@@ -117,6 +122,11 @@ constexpr Row<VerifiedResult> kVerifiedRows[] = {
     {"reused tokens", [](const VerifiedResult& run) { return grouped(run.reused_tokens); }},
     {"match rate (KV)", [](const VerifiedResult& run) { return percent(run.match_rate()); }},
     {"reuse rate", [](const VerifiedResult& run) { return percent(run.reuse_rate()); }},
+    {"match rate of full blocks, estimated", [](const VerifiedResult&) { return std::string(); }},
+    {"  with half the pool", &estimated<0>},
+    {"  with this pool", &estimated<1>},
+    {"  with twice the pool", &estimated<2>},
+    {"  with 4 times the pool", &estimated<3>},
     {"published blocks", [](const VerifiedResult& run) { return grouped(run.published_blocks); }},
     {"  computed twice", [](const VerifiedResult& run) { return grouped(run.deduplicated_blocks); }},
     {"evicted blocks", [](const VerifiedResult& run) { return grouped(run.evicted_blocks); }},
@@ -334,6 +344,12 @@ Json json_captures(const CapturesByKind& captures) {
               {"checkpoints", of(captures.checkpoints)},
               {"last_tokens", of(captures.last_tokens)},
               {"from_store", of(captures.from_store)}};
+Json json_estimates(const SizeEstimates& estimates) {
+  Json sizes = Json::array();
+  for (const SizeEstimate& size : estimates.sizes) {
+    sizes.push_back({{"factor", size.factor}, {"blocks", size.blocks}, {"hit_rate", size.hit_rate}});
+  }
+  return {{"sizes", std::move(sizes)}, {"sampled_blocks", estimates.sampled_blocks}};
 }
 
 Json json_run(const VerifiedResult& run) {
@@ -349,6 +365,7 @@ Json json_run(const VerifiedResult& run) {
               {"computed_tokens", run.computed_tokens},
               {"match_rate", run.match_rate()},
               {"reuse_rate", run.reuse_rate()},
+              {"size_estimates", json_estimates(run.size_estimates)},
               {"output_tokens", run.output_tokens},
               {"published_blocks", run.published_blocks},
               {"deduplicated_blocks", run.deduplicated_blocks},

@@ -177,6 +177,9 @@ CacheManagerOptions VerifiedReplayer::manager_options() const {
     manager.capture_last_token = snapshots->last_token;
     manager.checkpoint_every_tokens = snapshots->checkpoint_every_tokens;
   }
+      .store = tiers_.store,
+      .checkpoint_every_tokens = options_.snapshots ? options_.snapshots->checkpoint_every_tokens : 0,
+      .hash_seed = 1};  // estimates are the same every time
   if (options_.tiers) manager.spill = options_.tiers->spill;
   return manager;
 }

@@ -82,14 +82,19 @@ void Lease::Body::begin(std::span<const TokenId> prompt) {
   start_at(states ? restore_tokens_ : handle_.tokens());
   if (core_->has_blocks()) share_blocks(first_after_loading());
   // Snapshots are put by all their tokens, blocks by those that follow the handle.
-  // Those from a mark on are wanted to go on from it.
-  const SizeEstimator& estimator = core_->size_estimator();
-  const std::size_t block_size = core_->block_size();
-  tokens_start_ = states              ? 0
-                  : estimator.is_on() ? estimator.resume_at(handle_.tokens() / block_size) * block_size
-                                      : handle_.tokens();
+  tokens_start_ = states ? 0 : estimator_start();
   const auto needed = prompt.subspan(tokens_start_);
   tokens_.assign(needed.begin(), needed.end());
+}
+
+// From where on tokens are wanted: the handle's end, or before that, from where the estimator can go on. Not for a
+// prompt of which nothing is missing: as a rule it leaves nothing new, and copying more would be felt.
+std::size_t Lease::Body::estimator_start() const {
+  const SizeEstimator& estimator = core_->size_estimator();
+  const std::size_t block_size = core_->block_size();
+  const std::size_t held = handle_.tokens() / block_size;
+  const bool is_wanted = estimator.is_on() && names_.publish_limit > 0 && (prompt_ - 1) / block_size > held;
+  return (is_wanted ? estimator.resume_at(held) : held) * block_size;
 }
 
 // Keeps the blocks of the first `tokens` tokens as far as they match: those after them will be computed again, so they
@@ -324,9 +329,13 @@ void Lease::Body::note_published(std::size_t before) noexcept {
   const std::size_t block_size = core_->block_size();
   if (!chain_) {
     const std::size_t start = estimator.resume_at(before);
-    chain_ =
-        estimator.resume({.adapter_id = names_.adapter, .epoch = handle_.epoch()}, std::span(table_).first(start));
+    chain_.emplace();
+    if (start * block_size >= tokens_start_) {
+      chain_ =
+          estimator.resume({.adapter_id = names_.adapter, .epoch = handle_.epoch()}, std::span(table_).first(start));
+    }
   }
+  if (!chain_->is_known) return;
   const std::size_t from = chain_->blocks;
   const std::size_t count = published() / block_size - from;
   estimator.publish(*chain_,

@@ -180,6 +180,7 @@ class Lease::Body final : public Parkable {
   void lose_writes_beyond(std::size_t tokens) noexcept;
   void add_tokens(std::span<const TokenId> tokens);
   void drop_old_tokens();
+  [[nodiscard]] std::size_t estimator_start() const;
   void note_published(std::size_t before) noexcept;
   void retire(BlockId block) noexcept;
   [[nodiscard]] std::size_t publish_limit() const;

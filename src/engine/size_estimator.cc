@@ -4,7 +4,9 @@
 #include <cmath>
 #include <limits>
 #include <new>
+#include <optional>
 #include <string>
+#include <utility>
 
 #include "base/hash.h"
 
@@ -14,23 +16,52 @@ namespace {
 constexpr std::array<double, 4> kFactors = {0.5, 1, 2, 4};
 // From mark to mark: a match is known to half of it, and a long one has few to look at.
 constexpr std::size_t kStrideTokens = 512;
-// Marks from one whose hash is kept to the next: what they take is nothing beside the index.
-constexpr std::size_t kKeptStride = 6;
 // At the present size. More make a sample no better that can be told; fewer save time.
 constexpr double kEntries = 2048;
-constexpr double kEntriesLeast = 64;  // with fewer an estimate says nothing
-// About: an entry with its place in the table; what the index has for a block (docs/benchmarks.md, row 15).
-constexpr double kEntryBytes = 80;
+constexpr double kEntriesLeast = 256;  // with fewer an estimate says little; 32 KB
+// What the index has for a block, about (docs/benchmarks.md, row 15).
 constexpr double kIndexBlockBytes = 4;
 constexpr double kIndexTokenBytes = 3;
-constexpr double kShareOfIndex = 0.003;
+// How much of that may be spent: on hashes that are kept, and in all. Tables grow by steps, so it is less than one
+// percent.
+constexpr double kShareOfKept = 0.003;
+constexpr double kShareOfAll = 0.008;
+constexpr double kKeptHashBytes = 20;  // with its place in the table
+constexpr double kBitBytes = 1.0 / 8;
+
+double index_bytes(std::size_t block_size) {
+  return kIndexBlockBytes + kIndexTokenBytes * static_cast<double>(block_size);
+}
+
+// Marks from one whose hash is kept to the next.
+std::size_t marks_per_kept(std::size_t block_size, std::size_t stride) {
+  const double marks = kKeptHashBytes / (static_cast<double>(stride) * index_bytes(block_size) * kShareOfKept);
+  return std::max<std::size_t>(1, static_cast<std::size_t>(std::ceil(marks)));
+}
 
 double sample_rate(std::size_t pool_blocks, std::size_t block_size, std::size_t stride) {
-  const auto blocks = static_cast<double>(pool_blocks);
-  const double index_bytes = blocks * (kIndexBlockBytes + kIndexTokenBytes * static_cast<double>(block_size));
-  const double affordable = index_bytes * kShareOfIndex / (kEntryBytes * kFactors.back());
-  const double entries = std::max(kEntriesLeast, std::min(kEntries, affordable));
-  return std::min(1.0, entries * static_cast<double>(stride) / blocks);
+  if (pool_blocks == 0) return 1;
+  const double marks = static_cast<double>(pool_blocks) / static_cast<double>(stride);
+  const double bytes = index_bytes(block_size) * (kShareOfAll - kShareOfKept) - kBitBytes;
+  // One in the sample has an entry for each size up to the largest, and keeps its hash as well.
+  const double affordable =
+      static_cast<double>(pool_blocks) * bytes / (UseStack::kBytesEach * kFactors.back() + kKeptHashBytes);
+  return std::min(1.0, std::clamp(affordable, kEntriesLeast, kEntries) / marks);
+}
+
+UseStack::Value threshold_of(double rate) {
+  return static_cast<UseStack::Value>(rate * std::numeric_limits<UseStack::Value>::max());
+}
+
+UseStack::Lengths lengths_of(double sampled_blocks) {
+  UseStack::Lengths lengths{};
+  std::size_t below = 0;
+  for (std::size_t i = 0; i < lengths.size(); ++i) {
+    const auto up_to = static_cast<std::size_t>(std::lround(sampled_blocks * kFactors[i]));
+    lengths[i] = up_to - below;
+    below = up_to;
+  }
+  return lengths;
 }
 
 }  // namespace
@@ -38,26 +69,13 @@ double sample_rate(std::size_t pool_blocks, std::size_t block_size, std::size_t 
 SizeEstimator::SizeEstimator(std::size_t pool_blocks, std::size_t block_size, std::uint64_t hash_seed)
     : block_size_(block_size),
       stride_(std::max<std::size_t>(1, kStrideTokens / std::max<std::size_t>(1, block_size))),
-      kept_stride_(kKeptStride * stride_),
+      kept_stride_(marks_per_kept(block_size, stride_) * stride_),
       seed_(hash_seed),
-      sampled_(pool_blocks) {
-  if (pool_blocks == 0) return;
-  rate_ = sample_rate(pool_blocks, block_size, stride_);
-  threshold_ = rate_ >= 1 ? std::numeric_limits<std::uint64_t>::max()
-                          : static_cast<std::uint64_t>(std::ldexp(rate_, 64));
-  std::size_t below = 0;
-  for (std::size_t i = 0; i < kSizes; ++i) {
-    const double blocks = static_cast<double>(pool_blocks) * kFactors[i];
-    sizes_[i] = std::max<std::size_t>(1, static_cast<std::size_t>(blocks));
-    const auto entries = static_cast<std::size_t>(std::lround(blocks * rate_ / static_cast<double>(stride_)));
-    segments_max_[i] = std::max(entries, below) - below;
-    below += segments_max_[i];
-  }
-}
-
-SizeEstimator::~SizeEstimator() {
-  for (Segment& segment : segments_) segment.clear();
-}
+      pool_blocks_(pool_blocks),
+      rate_(sample_rate(pool_blocks, block_size, stride_)),
+      threshold_(threshold_of(rate_)),
+      sampled_(pool_blocks),
+      stack_(lengths_of(static_cast<double>(pool_blocks) * rate_ / static_cast<double>(stride_))) {}
 
 std::size_t SizeEstimator::marks_among(std::size_t first_depth, std::size_t blocks) const noexcept {
   const auto up_to = [&](std::size_t depth) { return (depth + stride_ - 1 - stride_ / 2) / stride_; };
@@ -82,8 +100,10 @@ void SizeEstimator::use(std::span<const BlockId> sampled, std::size_t matched_bl
   asked_.add(marks_among(0, matched_blocks));
   if (sampled.empty()) return;
   const MutexLock lock(mutex_);
-  raise(sampled, true);
-  settle_segments();
+  for (const BlockId block : sampled) {
+    if (const auto found = hashes_.find(block); found != hashes_.end()) count(found->second);
+  }
+  raise(sampled);
 }
 
 std::size_t SizeEstimator::resume_at(std::size_t blocks) const noexcept {
@@ -115,15 +135,19 @@ void SizeEstimator::publish(Chain& chain, const Published& what, std::vector<Blo
   for (std::size_t i = 0; i < what.blocks.size(); ++i, ++chain.blocks) {
     chain.hash = hash_tokens(what.tokens.subspan(i * block_size_, block_size_), chain.hash);
     if (!is_mark(chain.blocks)) continue;
+    // What follows goes on from what is kept of it.
+    const auto hash = static_cast<UseStack::Value>(chain.hash);
+    chain.hash = hash;
     const bool is_asked = chain.blocks >= what.asked.from && chain.blocks < what.asked.to;
-    marks.push_back({.hash = chain.hash,
-                     .block = what.blocks[i],
-                     .is_asked = is_asked,
-                     .is_kept = keeps_hash(chain.blocks)});
+    marks.push_back(
+        {.hash = hash, .block = what.blocks[i], .is_asked = is_asked, .is_kept = keeps_hash(chain.blocks)});
   }
   if (marks.empty()) return;
   asked_.add(static_cast<std::uint64_t>(std::ranges::count_if(marks, &Mark::is_asked)));
   const MutexLock lock(mutex_);
+  for (const Mark& mark : marks) {
+    if (mark.is_asked && is_sampled(mark.hash)) count(mark.hash);
+  }
   for (auto mark = marks.rbegin(); mark != marks.rend(); ++mark) {
     const bool is_in = is_sampled(mark->hash);
     try {
@@ -132,55 +156,23 @@ void SizeEstimator::publish(Chain& chain, const Published& what, std::vector<Blo
       continue;
     }
     sampled_.set(mark->block, is_in);
-    if (is_in) raise(mark->hash, mark->is_asked);
+    if (is_in) stack_.raise(mark->hash);
   }
-  raise(sampled, false);  // what is above has been used no less recently
-  settle_segments();
+  raise(sampled);  // what is above has been used no less recently
   for (const Mark& mark : marks) {
     if (is_sampled(mark.hash)) sampled.push_back(mark.block);
   }
 }
 
+void SizeEstimator::count(UseStack::Value hash) noexcept {
+  ++sampled_uses_;
+  if (const std::optional<std::size_t> segment = stack_.segment_of(hash)) ++hits_[*segment];
+}
+
 // The deeper ones first: they are to be below those nearer to the start.
-void SizeEstimator::raise(std::span<const BlockId> sampled, bool is_asked) {
+void SizeEstimator::raise(std::span<const BlockId> sampled) noexcept {
   for (auto block = sampled.rbegin(); block != sampled.rend(); ++block) {
-    if (const auto found = hashes_.find(*block); found != hashes_.end()) raise(found->second, is_asked);
-  }
-}
-
-// To the top, counting where it was; settle_segments() has to follow.
-void SizeEstimator::raise(std::uint64_t hash, bool is_asked) {
-  if (is_asked) ++sampled_uses_;
-  const auto found = entries_.find(hash);
-  if (found != entries_.end()) {
-    Entry& entry = *found->second;
-    if (is_asked) ++hits_[entry.segment];
-    segments_[entry.segment].erase(Segment::s_iterator_to(entry));
-    entry.segment = 0;
-    segments_[0].push_front(entry);
-    return;
-  }
-  try {
-    auto entry = std::make_unique<Entry>();
-    entry->hash = hash;
-    Entry& added = *entries_.emplace(hash, std::move(entry)).first->second;
-    segments_[0].push_front(added);
-  } catch (const std::bad_alloc&) {  // as if it had not been used
-  }
-}
-
-void SizeEstimator::settle_segments() noexcept {
-  for (std::uint32_t i = 0; i < kSizes; ++i) {
-    while (segments_[i].size() > segments_max_[i]) {
-      Entry& last = segments_[i].back();
-      segments_[i].pop_back();
-      if (i + 1 == kSizes) {
-        entries_.erase(last.hash);
-      } else {
-        last.segment = i + 1;
-        segments_[i + 1].push_front(last);
-      }
-    }
+    if (const auto found = hashes_.find(*block); found != hashes_.end()) stack_.raise(found->second);
   }
 }
 
@@ -202,7 +194,7 @@ SizeEstimates SizeEstimator::estimate() const {
   for (std::size_t i = 0; i < kSizes; ++i) {
     hits += static_cast<double>(hits_[i]);
     estimates.sizes[i] = {.factor = kFactors[i],
-                          .blocks = sizes_[i],
+                          .blocks = static_cast<std::size_t>(static_cast<double>(pool_blocks_) * kFactors[i]),
                           .hit_rate = expected > 0 ? std::clamp(hits / expected, 0.0, 1.0) : 0.0};
   }
   return estimates;
@@ -210,22 +202,13 @@ SizeEstimates SizeEstimator::estimate() const {
 
 std::size_t SizeEstimator::memory_bytes() const {
   const MutexLock lock(mutex_);
-  const auto table = [](const auto& map) { return map.bucket_count() * (sizeof(*map.begin()) + 1); };
-  return sampled_.bytes() + table(hashes_) + table(entries_) + entries_.size() * sizeof(Entry);
+  constexpr std::size_t kEach = sizeof(Hashes::value_type) + 1;
+  return sampled_.bytes() + hashes_.bucket_count() * kEach + stack_.memory_bytes();
 }
 
 std::string SizeEstimator::validate() const {
   const MutexLock lock(mutex_);
-  std::size_t entries = 0;
-  for (std::size_t i = 0; i < kSizes; ++i) {
-    if (segments_[i].size() > segments_max_[i]) return "segment " + std::to_string(i) + " is too long";
-    entries += segments_[i].size();
-    for (const Entry& entry : segments_[i]) {
-      if (entry.segment != i) return "an entry is not in its segment";
-      if (!entries_.contains(entry.hash)) return "an entry is in no table";
-    }
-  }
-  if (entries != entries_.size()) return "entries are in no segment";
+  if (std::string wrong = stack_.validate(); !wrong.empty()) return wrong;
   for (const auto& [block, hash] : hashes_) {
     if (sampled_.get(static_cast<BlockId>(block)) != is_sampled(hash)) return "a mark's bit is wrong";
   }

@@ -3,23 +3,22 @@
 // Of a stack of blocks ordered by their last use, a pool of n blocks that evicts the least recently used one has
 // exactly the first n. SHARDS (Waldspurger et al., FAST 2015, section 3) keeps that stack for a sample: the blocks
 // whose hash is below a threshold, all uses of those and of no others, so that a depth in the sample is a depth in the
-// stack, divided by the rate. What the sample has too many or too few uses of is put right at the smallest depth (their
-// SHARDS-adj). A prefix cache evicts ends first: of one request's blocks the deeper ones are below.
+// stack, divided by the rate. What the sample has too many or too few uses of is put right at the smallest depth
+// (their SHARDS-adj). A prefix cache evicts ends first: of one request's blocks the deeper ones are below.
 //
-// A block's hash has to be that of all tokens up to its end, and prompts are not hashed when they are looked up. Hashes
-// are computed when blocks are published. Every so many blocks one is a *mark*, and only marks can be in the sample;
-// one bit for each block id tells whether it is, so a match finds its own among the ids that it gets anyway. Every few
-// marks one keeps its hash in any case, for as long as the cache has the block: what is published below goes on from
-// there. What has been evicted is recognised when somebody publishes it again.
+// A block's hash has to be that of all tokens up to its end, and prompts are not hashed when they are looked up.
+// Hashes are computed when blocks are published. Every so many blocks one is a *mark*, and only marks can be in the
+// sample; one bit for each block id tells whether it is, so a match finds its own among the ids that it gets anyway.
+// Every few marks one keeps its hash in any case, for as long as the cache has the block: what is published below goes
+// on from there. What has been evicted is recognised when somebody publishes it again. A hash has 32 bits: two blocks
+// that share one by chance count as one, in an estimate.
 #ifndef CAIRN_ENGINE_SIZE_ESTIMATOR_H_
 #define CAIRN_ENGINE_SIZE_ESTIMATOR_H_
 
 #include <array>
 #include <atomic>
-#include <boost/intrusive/list.hpp>
 #include <cstddef>
 #include <cstdint>
-#include <memory>
 #include <span>
 #include <vector>
 
@@ -27,6 +26,7 @@
 #include "base/mutex.h"
 #include "cairn/cache_manager.h"
 #include "engine/count.h"
+#include "engine/use_stack.h"
 
 namespace cairn {
 
@@ -35,7 +35,6 @@ class SizeEstimator {
  public:
   // Of a pool of so many blocks, with ids below that number; 0: estimates nothing.
   SizeEstimator(std::size_t pool_blocks, std::size_t block_size, std::uint64_t hash_seed);
-  ~SizeEstimator();
   SizeEstimator(const SizeEstimator&) = delete;
   SizeEstimator& operator=(const SizeEstimator&) = delete;
 
@@ -86,14 +85,9 @@ class SizeEstimator {
 
  private:
   static constexpr std::size_t kSizes = std::tuple_size_v<decltype(SizeEstimates::sizes)>;
-  // Of the stack: those between the sizes before and at an index, last used first.
-  struct Entry : boost::intrusive::list_base_hook<boost::intrusive::link_mode<boost::intrusive::normal_link>> {
-    std::uint64_t hash = 0;
-    std::uint32_t segment = 0;
-  };
-  using Segment = boost::intrusive::list<Entry>;
+  static_assert(kSizes == UseStack::kSegments);
   struct Mark {
-    std::uint64_t hash = 0;
+    UseStack::Value hash = 0;
     BlockId block = 0;
     bool is_asked = false;
     bool is_kept = false;  // its hash
@@ -101,11 +95,12 @@ class SizeEstimator {
 
   [[nodiscard]] bool is_mark(std::size_t depth) const noexcept { return depth % stride_ == stride_ / 2; }
   [[nodiscard]] bool keeps_hash(std::size_t depth) const noexcept { return depth % kept_stride_ == stride_ / 2; }
-  [[nodiscard]] bool is_sampled(std::uint64_t hash) const noexcept { return hash <= threshold_; }
+  [[nodiscard]] bool is_sampled(UseStack::Value hash) const noexcept { return hash <= threshold_; }
   [[nodiscard]] std::size_t marks_among(std::size_t first_depth, std::size_t blocks) const noexcept;
-  void raise(std::uint64_t hash, bool is_asked) CAIRN_REQUIRES(mutex_);
-  void raise(std::span<const BlockId> sampled, bool is_asked) CAIRN_REQUIRES(mutex_);
-  void settle_segments() noexcept CAIRN_REQUIRES(mutex_);
+  using Hashes = boost::unordered_flat_map<BlockId, UseStack::Value, IdHash>;
+  // A prompt's use of one in the sample, which is where it was before.
+  void count(UseStack::Value hash) noexcept CAIRN_REQUIRES(mutex_);
+  void raise(std::span<const BlockId> sampled) noexcept CAIRN_REQUIRES(mutex_);
 
   // One bit for each block.
   class Bits {
@@ -114,8 +109,7 @@ class SizeEstimator {
     [[nodiscard]] bool empty() const noexcept { return words_.empty(); }
     [[nodiscard]] std::size_t bytes() const noexcept { return words_.size() * sizeof(words_[0]); }
     [[nodiscard]] bool get(BlockId block) const noexcept {
-      return block / 64 < words_.size() &&
-             (words_[block / 64].load(std::memory_order_relaxed) >> block % 64 & 1) != 0;
+      return block / 64 < words_.size() && (words_[block / 64].load(std::memory_order_relaxed) >> block % 64 & 1) != 0;
     }
     void set(BlockId block, bool value) noexcept {
       if (block / 64 >= words_.size()) return;
@@ -132,17 +126,15 @@ class SizeEstimator {
   const std::size_t stride_;       // blocks from one mark to the next
   const std::size_t kept_stride_;  // from one whose hash is kept to the next: a multiple
   const std::uint64_t seed_;
-  std::array<std::size_t, kSizes> sizes_{};     // blocks; const once constructed
-  std::array<std::size_t, kSizes> segments_max_{};  // entries; const once constructed
-  double rate_ = 1;                             // of marks in the sample; const once constructed
-  std::uint64_t threshold_ = 0;                 // the same, as a hash; const once constructed
-  Bits sampled_;                                // marks in the sample
-  Count asked_;                                 // marks, in the sample or not
+  const std::size_t pool_blocks_;
+  const double rate_;                // of marks in the sample
+  const UseStack::Value threshold_;  // the same, as a hash
+  Bits sampled_;                     // marks in the sample
+  Count asked_;                      // marks, in the sample or not
 
   mutable Mutex mutex_;
-  IdMap<std::uint64_t> hashes_ CAIRN_GUARDED_BY(mutex_);  // by block: of those kept, and of the sample
-  IdMap<std::unique_ptr<Entry>> entries_ CAIRN_GUARDED_BY(mutex_);
-  std::array<Segment, kSizes> segments_ CAIRN_GUARDED_BY(mutex_);
+  Hashes hashes_ CAIRN_GUARDED_BY(mutex_);  // by block: of those kept, and of the sample
+  UseStack stack_ CAIRN_GUARDED_BY(mutex_);
   std::array<std::uint64_t, kSizes> hits_ CAIRN_GUARDED_BY(mutex_){};  // by segment
   std::uint64_t sampled_uses_ CAIRN_GUARDED_BY(mutex_) = 0;            // of prompts
 };

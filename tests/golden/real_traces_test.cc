@@ -522,6 +522,38 @@ TEST_F(RealTracesVerified, ConversationTraceInBlocksOf16AgreesWithTheIndexAlone)
   EXPECT_EQ(leases.evicted_blocks, index.evicted_blocks);
 }
 
+// ---- What the running cache estimates of pools of other sizes, against replays with pools of those sizes ----
+
+void expect_estimates(const std::string& path, std::size_t block_tokens, std::size_t blocks) {
+  constexpr double kPoints = 0.02;
+  const Trace trace = trace_of(path, block_tokens);
+  const SizeEstimates estimates =
+      replay_verified(trace.workload, blocks, {.replay = {.block_size = block_tokens}}).size_estimates;
+  EXPECT_GT(estimates.sampled_blocks, 1'000U);
+  for (const SizeEstimate& size : estimates.sizes) {
+    const RunResult run = replayed(trace, block_tokens, size.blocks);
+    EXPECT_EQ(run.rejected, 0U);
+    EXPECT_NEAR(size.hit_rate, run.block_hit_rate(), kPoints) << size.factor << " x " << blocks << " blocks";
+  }
+}
+
+TEST_F(RealTracesVerified, ConversationTraceIsEstimatedAtOtherSizes) {
+  CAIRN_NEED_TRACE(path, "conversation_trace.jsonl");
+  const std::string part = first_lines(path, 4000);
+  expect_estimates(part, 512, 1'000);
+  expect_estimates(part, 512, 5'000);
+}
+
+TEST_F(RealTracesVerified, SyntheticTraceIsEstimatedAtOtherSizes) {
+  CAIRN_NEED_TRACE(path, "synthetic_trace.jsonl");
+  expect_estimates(first_lines(path, 2000), 512, 3'000);
+}
+
+TEST_F(RealTracesVerified, AgentTraceIsEstimatedAtOtherSizes) {
+  CAIRN_NEED_TRACE(path, "agent_sessions_trace.jsonl.zst");
+  expect_estimates(first_lines(path, 300), 64, 8'000);
+}
+
 // ---- With a RAM tier, which answers within each call: the same every time ----
 
 struct Tiered {
