@@ -4,7 +4,6 @@
 #include <cmath>
 #include <limits>
 #include <new>
-#include <optional>
 #include <string>
 #include <utility>
 
@@ -18,7 +17,7 @@ constexpr std::array<double, 4> kFactors = {0.5, 1, 2, 4};
 constexpr std::size_t kStrideTokens = 512;
 // At the present size. More make a sample no better that can be told; fewer save time.
 constexpr double kEntries = 2048;
-constexpr double kEntriesLeast = 256;  // with fewer an estimate says little; 32 KB
+constexpr double kEntriesLeast = 512;  // about 64 KB; with fewer an estimate says little
 // What the index has for a block, about (docs/benchmarks.md, row 15).
 constexpr double kIndexBlockBytes = 4;
 constexpr double kIndexTokenBytes = 3;
@@ -100,10 +99,9 @@ void SizeEstimator::use(std::span<const BlockId> sampled, std::size_t matched_bl
   asked_.add(marks_among(0, matched_blocks));
   if (sampled.empty()) return;
   const MutexLock lock(mutex_);
-  for (const BlockId block : sampled) {
-    if (const auto found = hashes_.find(block); found != hashes_.end()) count(found->second);
-  }
-  raise(sampled);
+  find_hashes(sampled);
+  for (const UseStack::Value hash : path_) count(hash);
+  raise_path();
 }
 
 std::size_t SizeEstimator::resume_at(std::size_t blocks) const noexcept {
@@ -156,24 +154,40 @@ void SizeEstimator::publish(Chain& chain, const Published& what, std::vector<Blo
       continue;
     }
     sampled_.set(mark->block, is_in);
-    if (is_in) stack_.raise(mark->hash);
+    if (is_in) raise(mark->hash);
   }
-  raise(sampled);  // what is above has been used no less recently
+  find_hashes(sampled);
+  raise_path();  // what is above has been used no less recently
   for (const Mark& mark : marks) {
     if (is_sampled(mark.hash)) sampled.push_back(mark.block);
   }
 }
 
+void SizeEstimator::find_hashes(std::span<const BlockId> sampled) noexcept {
+  path_.clear();
+  try {
+    path_.reserve(sampled.size());
+  } catch (const std::bad_alloc&) {
+    return;
+  }
+  for (const BlockId block : sampled) {
+    if (const auto found = hashes_.find(block); found != hashes_.end()) path_.push_back(found->second);
+  }
+}
+
 void SizeEstimator::count(UseStack::Value hash) noexcept {
   ++sampled_uses_;
-  if (const std::optional<std::size_t> segment = stack_.segment_of(hash)) ++hits_[*segment];
+  if (const UseStack::Id id = stack_.find(hash); id != UseStack::kNoId) ++hits_[stack_.segment_of(id)];
+}
+
+void SizeEstimator::raise(UseStack::Value hash) noexcept {
+  const UseStack::Id id = stack_.find(hash);
+  id == UseStack::kNoId ? stack_.add(hash) : stack_.raise(id);
 }
 
 // The deeper ones first: they are to be below those nearer to the start.
-void SizeEstimator::raise(std::span<const BlockId> sampled) noexcept {
-  for (auto block = sampled.rbegin(); block != sampled.rend(); ++block) {
-    if (const auto found = hashes_.find(*block); found != hashes_.end()) stack_.raise(found->second);
-  }
+void SizeEstimator::raise_path() noexcept {
+  for (auto hash = path_.rbegin(); hash != path_.rend(); ++hash) raise(*hash);
 }
 
 void SizeEstimator::forget(std::span<const BlockId> blocks) noexcept {

@@ -97,10 +97,14 @@ class SizeEstimator {
   [[nodiscard]] bool keeps_hash(std::size_t depth) const noexcept { return depth % kept_stride_ == stride_ / 2; }
   [[nodiscard]] bool is_sampled(UseStack::Value hash) const noexcept { return hash <= threshold_; }
   [[nodiscard]] std::size_t marks_among(std::size_t first_depth, std::size_t blocks) const noexcept;
+  // By block.
   using Hashes = boost::unordered_flat_map<BlockId, UseStack::Value, IdHash>;
-  // A prompt's use of one in the sample, which is where it was before.
+  // path_: those of a sequence, in order.
+  void find_hashes(std::span<const BlockId> sampled) noexcept CAIRN_REQUIRES(mutex_);
+  // A prompt's use of one that is where it was before.
   void count(UseStack::Value hash) noexcept CAIRN_REQUIRES(mutex_);
-  void raise(std::span<const BlockId> sampled) noexcept CAIRN_REQUIRES(mutex_);
+  void raise(UseStack::Value hash) noexcept CAIRN_REQUIRES(mutex_);
+  void raise_path() noexcept CAIRN_REQUIRES(mutex_);
 
   // One bit for each block.
   class Bits {
@@ -135,6 +139,7 @@ class SizeEstimator {
   mutable Mutex mutex_;
   Hashes hashes_ CAIRN_GUARDED_BY(mutex_);  // by block: of those kept, and of the sample
   UseStack stack_ CAIRN_GUARDED_BY(mutex_);
+  std::vector<UseStack::Value> path_ CAIRN_GUARDED_BY(mutex_);         // of the call under way
   std::array<std::uint64_t, kSizes> hits_ CAIRN_GUARDED_BY(mutex_){};  // by segment
   std::uint64_t sampled_uses_ CAIRN_GUARDED_BY(mutex_) = 0;            // of prompts
 };

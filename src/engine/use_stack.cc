@@ -14,22 +14,23 @@ UseStack::UseStack(const Lengths& lengths) : lengths_(lengths), index_(0, Hash{t
   index_.reserve(count + count / 8);  // erasing lowers what the table takes before it rehashes
 }
 
-std::optional<std::size_t> UseStack::segment_of(Value hash) const noexcept {
+UseStack::Id UseStack::find(Value hash) const noexcept {
   const auto found = index_.find(Wanted{hash});
-  return found == index_.end() ? std::nullopt : std::optional<std::size_t>(segments_of_[*found]);
+  return found == index_.end() ? kNoId : *found;
 }
 
-void UseStack::raise(Value hash) noexcept {
-  Id id = kNoId;
-  if (const auto found = index_.find(Wanted{hash}); found != index_.end()) {
-    id = *found;
-    take_out(id);
-  } else {
-    id = free_.back();
-    free_.pop_back();
-    entries_[id].hash = hash;
-    index_.insert(id);
-  }
+void UseStack::raise(Id id) noexcept {
+  if (segments_[0].top == id) return;
+  take_out(id);
+  put_on_top(id, 0);
+  settle();
+}
+
+void UseStack::add(Value hash) noexcept {
+  const Id id = free_.back();
+  free_.pop_back();
+  entries_[id].hash = hash;
+  index_.insert(id);
   put_on_top(id, 0);
   settle();
 }

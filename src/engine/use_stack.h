@@ -7,7 +7,6 @@
 #include <boost/unordered/unordered_flat_set.hpp>
 #include <cstddef>
 #include <cstdint>
-#include <optional>
 #include <string>
 #include <vector>
 
@@ -25,18 +24,23 @@ class UseStack {
   UseStack(const UseStack&) = delete;
   UseStack& operator=(const UseStack&) = delete;
 
-  // None: it is not there.
-  [[nodiscard]] std::optional<std::size_t> segment_of(Value hash) const noexcept;
-  // Puts it on top.
-  void raise(Value hash) noexcept;
+  // Of a hash that is there: until another one is added.
+  using Id = std::uint32_t;
+  static constexpr Id kNoId = 0xFFFFFFFF;
+
+  // kNoId: it is not there.
+  [[nodiscard]] Id find(Value hash) const noexcept;
+  [[nodiscard]] std::size_t segment_of(Id id) const noexcept { return segments_of_[id]; }
+  // To the top.
+  void raise(Id id) noexcept;
+  // One that is not there, on top.
+  void add(Value hash) noexcept;
   [[nodiscard]] std::size_t size() const noexcept { return index_.size(); }
   [[nodiscard]] std::size_t memory_bytes() const noexcept;
   // Empty, or what is wrong.
   [[nodiscard]] std::string validate() const;
 
  private:
-  using Id = std::uint32_t;
-  static constexpr Id kNoId = 0xFFFFFFFF;
   struct Entry {
     Value hash = 0;
     Id above = kNoId;
