@@ -344,6 +344,8 @@ Json json_captures(const CapturesByKind& captures) {
               {"checkpoints", of(captures.checkpoints)},
               {"last_tokens", of(captures.last_tokens)},
               {"from_store", of(captures.from_store)}};
+}
+
 Json json_estimates(const SizeEstimates& estimates) {
   Json sizes = Json::array();
   for (const SizeEstimate& size : estimates.sizes) {
@@ -395,7 +397,8 @@ std::string table(const Report& report) {
   std::string text = workload_line(report) + settings_line(report) + "\n";
   if (report.verified) {
     const VerifiedResult& run = report.verified->result;
-    text += columns<VerifiedResult>(verified_rows(run, report.verified->options.snapshots.has_value()), {kVerifiedName}, {&run, 1});
+    text += columns<VerifiedResult>(verified_rows(run, report.verified->options.snapshots.has_value()),
+                                    {kVerifiedName}, {&run, 1});
   } else {
     std::vector<std::string> names;
     names.reserve(report.comparison.runs.size());

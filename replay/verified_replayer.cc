@@ -168,8 +168,11 @@ class VerifiedReplayer {
 };
 
 CacheManagerOptions VerifiedReplayer::manager_options() const {
-  CacheManagerOptions manager{
-      .block_size = options_.replay.block_size, .blocks = blocks_, .snapshots = snapshots_, .store = tiers_.store};
+  CacheManagerOptions manager{.block_size = options_.replay.block_size,
+                              .blocks = blocks_,
+                              .snapshots = snapshots_,
+                              .store = tiers_.store,
+                              .hash_seed = 1};  // estimates are the same every time
   if (const std::optional<SnapshotOptions>& snapshots = options_.snapshots) {
     manager.capture_tails = snapshots->tails;
     manager.capture_siblings = snapshots->siblings;
@@ -177,9 +180,6 @@ CacheManagerOptions VerifiedReplayer::manager_options() const {
     manager.capture_last_token = snapshots->last_token;
     manager.checkpoint_every_tokens = snapshots->checkpoint_every_tokens;
   }
-      .store = tiers_.store,
-      .checkpoint_every_tokens = options_.snapshots ? options_.snapshots->checkpoint_every_tokens : 0,
-      .hash_seed = 1};  // estimates are the same every time
   if (options_.tiers) manager.spill = options_.tiers->spill;
   return manager;
 }

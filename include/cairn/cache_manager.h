@@ -158,13 +158,13 @@ struct CaptureStats {
 // By CaptureKind. The uses and the reused tokens of all, from_store included, are those of ManagerStats, if the model
 // has recurrent layers.
 struct CapturesByKind {
-  CaptureStats tails;
-  CaptureStats siblings;
-  CaptureStats branch_points;
-  CaptureStats shared_tails;
-  CaptureStats checkpoints;
-  CaptureStats last_tokens;
-  CaptureStats from_store;  // fetched, whatever they were taken for: uses alone
+  CaptureStats tails{};
+  CaptureStats siblings{};
+  CaptureStats branch_points{};
+  CaptureStats shared_tails{};
+  CaptureStats checkpoints{};
+  CaptureStats last_tokens{};
+  CaptureStats from_store{};  // fetched, whatever they were taken for: uses alone
 };
 
 // Of each admitted request once: prompt = reused + computed, as of its admission or, if it was loading, as of the end

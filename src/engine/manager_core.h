@@ -25,8 +25,8 @@
 #include "engine/fetch_cost.h"
 #include "engine/histograms.h"
 #include "engine/names.h"
-#include "engine/snapshot_kinds.h"
 #include "engine/size_estimator.h"
+#include "engine/snapshot_kinds.h"
 #include "engine/spiller.h"
 #include "engine/steps.h"
 

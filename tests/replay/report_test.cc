@@ -199,6 +199,8 @@ Report verified_report() {
                             .states_written = 46,
                             .steps = 47},
                  .tiers = {},
+                 .size_estimates = {.sizes = {{{0.5, 500, 0.25}, {1, 1000, 0.5}, {2, 2000, 0.625}, {4, 4000, 0.75}}},
+                                    .sampled_blocks = 48},
                  .pool_blocks = 1000,
                  .peak_blocks = 55,
                  .peak_running = 5,
@@ -218,7 +220,10 @@ TEST(Report, JsonOfAVerifiedRunHasEveryNumberAndTheSettings) {
   EXPECT_EQ(document.at("runs"), Json::parse(R"([{"name": "verify", "requests": 3, "rejected": 1,
       "first_rejected": [{"line": 2, "blocks_needed": 4321}], "waited": 2, "prompt_tokens": 4000,
       "matched_tokens": 3000, "stateless_tokens": 2000, "reused_tokens": 1000, "computed_tokens": 3001,
-      "match_rate": 0.75, "reuse_rate": 0.25, "output_tokens": 9, "published_blocks": 60, "deduplicated_blocks": 4,
+      "match_rate": 0.75, "reuse_rate": 0.25, "size_estimates": {"sampled_blocks": 48, "sizes": [
+        {"factor": 0.5, "blocks": 500, "hit_rate": 0.25}, {"factor": 1.0, "blocks": 1000, "hit_rate": 0.5},
+        {"factor": 2.0, "blocks": 2000, "hit_rate": 0.625}, {"factor": 4.0, "blocks": 4000, "hit_rate": 0.75}]},
+      "output_tokens": 9, "published_blocks": 60, "deduplicated_blocks": 4,
       "evicted_blocks": 12, "pool_blocks": 1000, "peak_blocks": 55, "peak_running": 5, "captures_published": 31,
       "captures_declined": 32, "captures_abandoned": 33, "evicted_snapshots": 34, "captures": {
         "tails": {"captures": 101, "bytes": 102, "uses": 103, "reused_tokens": 104},
@@ -250,7 +255,10 @@ TEST(Report, TheTableOfAVerifiedRunNamesTheModelAndWhatIsLostForLackOfState) {
                         "a checkpoint every 64 tokens\n\n"));
   EXPECT_THAT(text, testing::ContainsRegex("\n  lost for lack of state +2,000\nreused tokens +1,000\n"));
   EXPECT_THAT(text, testing::ContainsRegex("\nstates at tails +101 kept, 102 bytes; 103 used: 104 tokens\n"));
-  EXPECT_THAT(text, testing::ContainsRegex("\nmatch rate \\(KV\\) +75.00 %\nreuse rate +25.00 %\n"));
+  EXPECT_THAT(text, testing::ContainsRegex("\nmatch rate \\(KV\\) +75.00 %\nreuse rate +25.00 %\n"
+                                           "match rate of full blocks, estimated *\n  with half the pool +25.00 %\n"
+                                           "  with this pool +50.00 %\n  with twice the pool +62.50 %\n"
+                                           "  with 4 times the pool +75.00 %\n"));
   EXPECT_THAT(text, HasSubstr("\n1 requests can never fit into the pool of 1,000 blocks, the first of them:\n"
                               "  line 2: needs 4,321 blocks\n"));
   report.verified->options.snapshots->checkpoint_every_tokens = 0;
