@@ -16,6 +16,18 @@ struct DigestHash {
   std::size_t operator()(const ContentDigest& digest) const { return static_cast<std::size_t>(digest.low); }
 };
 
+AdapterId context_of(const Request& request, BlockTrace::Adapters adapters) {
+  switch (adapters) {
+    case BlockTrace::Adapters::kApart:
+      return request.context();
+    case BlockTrace::Adapters::kTenantsAsIfSame:
+      return request.adapter;
+    case BlockTrace::Adapters::kAsIfSame:
+      break;
+  }
+  return 0;
+}
+
 }  // namespace
 
 BlockTrace::BlockTrace(const Workload& workload, std::size_t block_size, Adapters adapters) : block_size_(block_size) {
@@ -29,7 +41,7 @@ BlockTrace::BlockTrace(const Workload& workload, std::size_t block_size, Adapter
     workload.prompt(i, tokens);
     if (request.has_output_tokens) workload.append_output(i, tokens);
     digests.clear();
-    append_digests(tokens, block_size, adapters == Adapters::kApart ? request.adapter : 0, digests);
+    append_digests(tokens, block_size, context_of(request, adapters), digests);
     const std::size_t begin = numbers_.size();
     for (const ContentDigest& digest : digests) {
       const auto [found, added] = numbers.try_emplace(digest, static_cast<Number>(numbers.size()));

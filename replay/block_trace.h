@@ -12,8 +12,8 @@
 namespace cairn::replay {
 
 // Each distinct full block of a workload has a number, from 0 up in order of its first appearance. A block is its
-// tokens, all tokens before them, and the adapter: what a prefix cache can share. So a number stands for one place in
-// the trie of everything that is ever asked for, and a parent's number is less than its children's.
+// tokens, all tokens before them, the adapter and the tenant: what a prefix cache can share. So a number stands for
+// one place in the trie of everything that is ever asked for, and a parent's number is less than its children's.
 //
 // Memory: 4 bytes for each full block of each request. Immutable; any thread may read.
 class BlockTrace {
@@ -21,8 +21,9 @@ class BlockTrace {
   using Number = std::uint32_t;
 
   enum class Adapters {
-    kApart,     // as a cache has it
-    kAsIfSame,  // a block is its tokens and those before them, whoever asks
+    kApart,            // as a cache has it
+    kTenantsAsIfSame,  // a block is its tokens, those before them and the adapter, whichever tenant asks
+    kAsIfSame,         // a block is its tokens and those before them, whoever asks
   };
 
   // O(tokens of the workload). Blocks are told apart by 128-bit digests (content_digest.h). Throws

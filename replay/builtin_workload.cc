@@ -76,7 +76,8 @@ class Sampler {
 };
 
 struct Tenant {
-  AdapterId adapter = 0;
+  std::uint32_t number = 0;
+  std::uint32_t adapter = 0;
   TokenRun chat_prompt;
   TokenRun agent_prompt;  // with the descriptions of the tools
   std::vector<TokenRun> documents;
@@ -102,7 +103,8 @@ class Generator {
   explicit Generator(std::uint64_t seed) : random_(seed) {
     for (std::size_t i = 0; i < kTenants; ++i) {
       Tenant tenant;
-      tenant.adapter = i % 2 == 0 ? 0 : i / 2 + 1;  // every second tenant has its own
+      tenant.number = static_cast<std::uint32_t>(i + 1);
+      tenant.adapter = i % 2 == 0 ? 0 : static_cast<std::uint32_t>(i / 2 + 1);  // every second tenant has its own
       tenant.chat_prompt = fresh(200 + random_.tokens(800));
       tenant.agent_prompt = fresh(2'000 + random_.tokens(3'000));
       for (std::size_t k = 0; k < kDocumentsPerTenant; ++k) {
@@ -177,6 +179,7 @@ class Generator {
     request.timestamp_ms = static_cast<double>(static_cast<std::uint64_t>(time_ms));
     request.session = index + 1;
     request.adapter = session.tenant->adapter;
+    request.tenant = session.tenant->number;
     request.line = workload_.size() + 1;
     workload_.add(request, session.history, {&output, 1});
     session.last_prompt_runs = session.history.size();

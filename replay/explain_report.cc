@@ -75,7 +75,18 @@ std::string_view age_name(const Workload& workload, std::size_t age) {
   return age < kAges.size() ? kAges[age].requests : kOldestRequests;
 }
 
-enum class Kind { kEvicted, kOtherAdapter, kEqualAgain, kMovedElsewhere, kDiffers, kFirst, kNew, kShortPrompt, kTail };
+enum class Kind {
+  kEvicted,
+  kOtherTenant,
+  kOtherAdapter,
+  kEqualAgain,
+  kMovedElsewhere,
+  kDiffers,
+  kFirst,
+  kNew,
+  kShortPrompt,
+  kTail
+};
 
 // What tells groups apart: their kind, and the age, the adapter, or the block behind which the prompts differ.
 using Key = std::pair<Kind, std::uint64_t>;
@@ -128,6 +139,7 @@ std::uint64_t parent_key(const Explanation& explanation) {
 void add_misses(const Workload& workload, const Explanation& explanation, std::size_t request, Groups& groups) {
   const TokenCauses& tokens = explanation.tokens;
   if (tokens.evicted > 0) groups.add({Kind::kEvicted, age_class(workload, explanation)}, tokens.evicted, request);
+  groups.add({Kind::kOtherTenant, workload[explanation.index].tenant}, tokens.other_tenant, request);
   groups.add({Kind::kOtherAdapter, workload[explanation.index].adapter}, tokens.other_adapter, request);
   const bool differs_then_equal = explanation.cause == MissCause::kDiffersThenEqual;
   groups.add(differs_then_equal ? Key{Kind::kEqualAgain, parent_key(explanation)} : Key{Kind::kMovedElsewhere, 0},
@@ -158,6 +170,12 @@ void put_into_words(const Workload& workload, const Key& key, const Explanation&
       return say(name_of(MissCause::kEvicted),
                  fmt::format("evicted {} before they were asked for again", age_name(workload, key.second)),
                  "More memory or a better policy: `cairn replay --sweep` shows what each would give.");
+    case Kind::kOtherTenant:
+      return say(name_of(MissCause::kOtherTenant),
+                 key.second == 0 ? "asked for without a tenant, seen for one only"
+                                 : fmt::format("asked for by tenant number {}, seen for others only", key.second),
+                 "Tenants are kept apart on purpose. What is public and the same for all (a system prompt, a tool's "
+                 "description) can be shared if it is asked for without a tenant's salt.");
     case Kind::kOtherAdapter:
       return say(
           name_of(MissCause::kOtherAdapter),
@@ -224,8 +242,14 @@ std::string reason(const Workload& workload, const Explanation& explanation) {
                          grouped(explanation.tokens.evicted), ago(workload, index, explanation.evicted_by),
                          request_name(workload, explanation.evicted_by),
                          request_name(workload, explanation.last_used_by));
+    case MissCause::kOtherTenant: {
+      const std::uint32_t other = workload[explanation.nearest].tenant;
+      return fmt::format("the next {} tokens were seen {} in {}", grouped(explanation.tokens.other_tenant),
+                         other == 0 ? "without a tenant" : fmt::format("for tenant number {}", other),
+                         request_name(workload, explanation.nearest));
+    }
     case MissCause::kOtherAdapter: {
-      const AdapterId other = workload[explanation.nearest].adapter;
+      const std::uint32_t other = workload[explanation.nearest].adapter;
       return fmt::format("the next {} tokens were seen {} in {}", grouped(explanation.tokens.other_adapter),
                          other == 0 ? "without an adapter" : fmt::format("with adapter number {}", other),
                          request_name(workload, explanation.nearest));
@@ -251,6 +275,7 @@ std::string summary(const ExplainReport& report) {
   const std::array lines{Line{"prompt tokens", tokens.prompt},
                          Line{"  matched", tokens.matched},
                          Line{"  evicted", tokens.evicted},
+                         Line{"  seen for another tenant", tokens.other_tenant},
                          Line{"  seen for another adapter", tokens.other_adapter},
                          Line{"  equal again behind a difference", tokens.equal_again},
                          Line{"  never seen", tokens.unseen},
@@ -274,6 +299,7 @@ std::string cause_counts(const ExplainResult& result) {
   constexpr std::array<std::string_view, kMissCauses> kLabels{"nowhere: all full blocks were cached",
                                                               "the prompt is shorter than a block",
                                                               "the next block had been evicted",
+                                                              "seen for another tenant only",
                                                               "seen for another adapter only",
                                                               "differs, then is equal again",
                                                               "differs for good",
@@ -289,6 +315,7 @@ Json json_tokens(const TokenCauses& tokens) {
   return Json{{"prompt", tokens.prompt},
               {"matched", tokens.matched},
               {"evicted", tokens.evicted},
+              {"other_tenant", tokens.other_tenant},
               {"other_adapter", tokens.other_adapter},
               {"equal_again", tokens.equal_again},
               {"never_seen", tokens.unseen},
@@ -319,6 +346,7 @@ Json json_request(const Workload& workload, const Explanation& explanation) {
     case MissCause::kDiffers:
       request["differs_at_token"] = explanation.differs_at;
       [[fallthrough]];
+    case MissCause::kOtherTenant:
     case MissCause::kOtherAdapter:
       request["nearest_request"] = explanation.nearest + 1;
       break;

@@ -12,8 +12,8 @@
 #include <utility>
 
 #include "replay/block_pool.h"
-#include "replay/equal_stretches.h"
 #include "replay/errors.h"
+#include "src/base/equal_stretches.h"
 
 namespace cairn::replay {
 namespace {
@@ -90,7 +90,7 @@ class SeenTrie {
   };
 
   void link(std::uint32_t request, std::span<const Number> sequence, std::size_t depth) {
-    Children& children = depth == 0 ? roots_[workload_[request].adapter] : children_[sequence[depth - 1]];
+    Children& children = depth == 0 ? roots_[workload_[request].context()] : children_[sequence[depth - 1]];
     const Number block = sequence[depth];
     if (children.first == kNobody) {
       children.first = block;
@@ -137,11 +137,17 @@ class Explainer final : public ReplayObserver {
         block_size_(blocks.block_size()),
         seen_(workload, blocks),
         evicted_by_(blocks.distinct(), kNobody) {
-    for (std::size_t i = 1; i < workload.size(); ++i) {
-      if (workload[i].adapter == workload[0].adapter) continue;
-      alike_.emplace(workload, block_size_, BlockTrace::Adapters::kAsIfSame);
-      last_alike_.assign(alike_->distinct(), kNobody);
-      break;
+    const auto differ = [&](auto member) {
+      for (std::size_t i = 1; i < workload.size(); ++i) {
+        if (workload[i].*member != workload[0].*member) return true;
+      }
+      return false;
+    };
+    if (differ(&Request::tenant)) {
+      other_tenants_.emplace(workload, block_size_, BlockTrace::Adapters::kTenantsAsIfSame);
+    }
+    if (differ(&Request::adapter)) {
+      other_adapters_.emplace(workload, block_size_, BlockTrace::Adapters::kAsIfSame);
     }
   }
 
@@ -153,7 +159,15 @@ class Explainer final : public ReplayObserver {
 
  private:
   void explain_evicted(Explanation& explanation, std::size_t& depth) const;
-  void explain_other_adapter(Explanation& explanation, std::size_t& depth) const;
+  // Whoever had a block, where those of several are alike.
+  struct Alike {
+    Alike(const Workload& workload, std::size_t block_size, BlockTrace::Adapters adapters)
+        : blocks(workload, block_size, adapters), last(blocks.distinct(), kNobody) {}
+    BlockTrace blocks;
+    std::vector<std::uint32_t> last;  // by number: the last request that had it
+  };
+  void explain_other(const std::optional<Alike>& alike, MissCause cause, std::uint64_t TokenCauses::* tokens,
+                     Explanation& explanation, std::size_t& depth) const;
   void explain_unseen(Explanation& explanation, std::size_t depth);
   struct EqualAgain {
     std::uint32_t other = 0;  // request
@@ -168,8 +182,8 @@ class Explainer final : public ReplayObserver {
   SeenTrie seen_;
   std::vector<std::uint32_t> evicted_by_;  // by number: the request; kNobody while it is cached or was never
   std::vector<Number> owner_;              // by physical block, what it holds for the cache
-  std::optional<BlockTrace> alike_;        // if there are several adapters
-  std::vector<std::uint32_t> last_alike_;  // by its numbers: the last request that had it
+  std::optional<Alike> other_tenants_;     // if there are several
+  std::optional<Alike> other_adapters_;    // the same
   SeenWindows windows_;
   std::vector<TokenId> prompt_;
   std::vector<TokenId> other_;
@@ -191,7 +205,8 @@ void Explainer::on_admitted(std::size_t index, std::size_t matched_blocks) {
   } else {
     explain_evicted(explanation, depth);
     if (depth > 0) explanation.parent = prompt[depth - 1];
-    explain_other_adapter(explanation, depth);
+    explain_other(other_tenants_, MissCause::kOtherTenant, &TokenCauses::other_tenant, explanation, depth);
+    explain_other(other_adapters_, MissCause::kOtherAdapter, &TokenCauses::other_adapter, explanation, depth);
     if (depth < prompt.size()) explain_unseen(explanation, depth);
   }
   result_.tokens += explanation.tokens;
@@ -214,16 +229,17 @@ void Explainer::explain_evicted(Explanation& explanation, std::size_t& depth) co
   explanation.last_used_by = seen_.last(prompt[first]);
 }
 
-void Explainer::explain_other_adapter(Explanation& explanation, std::size_t& depth) const {
-  if (!alike_) return;
-  const std::span<const Number> prompt = alike_->prompt(explanation.index);
+void Explainer::explain_other(const std::optional<Alike>& alike, MissCause cause, std::uint64_t TokenCauses::* tokens,
+                              Explanation& explanation, std::size_t& depth) const {
+  if (!alike) return;
+  const std::span<const Number> prompt = alike->blocks.prompt(explanation.index);
   const std::size_t first = depth;
-  while (depth < prompt.size() && last_alike_[prompt[depth]] != kNobody) ++depth;
+  while (depth < prompt.size() && alike->last[prompt[depth]] != kNobody) ++depth;
   if (depth == first) return;
-  explanation.tokens.other_adapter = (depth - first) * block_size_;
+  explanation.tokens.*tokens = (depth - first) * block_size_;
   if (explanation.cause != MissCause::kNone) return;
-  explanation.cause = MissCause::kOtherAdapter;
-  explanation.nearest = last_alike_[prompt[first]];
+  explanation.cause = cause;
+  explanation.nearest = alike->last[prompt[first]];
 }
 
 // From the block at `depth` on: never seen at this place.
@@ -233,7 +249,7 @@ void Explainer::explain_unseen(Explanation& explanation, std::size_t depth) {
   std::optional<EqualAgain> equal;
   if (options_.find_equal_again) equal = find_equal_again(explanation, from);
   if (explanation.cause != MissCause::kNone) return;
-  const SeenTrie::Nearest nearest = seen_.nearest(explanation.parent, workload_[explanation.index].adapter, depth,
+  const SeenTrie::Nearest nearest = seen_.nearest(explanation.parent, workload_[explanation.index].context(), depth,
                                                   std::span(prompt_).subspan(from, block_size_));
   if (depth > 0 && !nearest.any) {
     explanation.cause = MissCause::kNeverSeen;
@@ -258,7 +274,7 @@ void Explainer::explain_unseen(Explanation& explanation, std::size_t depth) {
 
 // Of the prompt's tokens from `from` on. Nothing, if too few are equal to be of use.
 std::optional<Explainer::EqualAgain> Explainer::find_equal_again(Explanation& explanation, std::size_t from) {
-  const AdapterId adapter = workload_[explanation.index].adapter;
+  const AdapterId adapter = workload_[explanation.index].context();
   std::vector<SeenWindows::Match> matches = windows_.find(adapter, prompt_, from);
   if (matches.empty()) return std::nullopt;
   // The sequence that most windows point to; of several the latest.
@@ -295,14 +311,15 @@ void Explainer::on_published(std::size_t index, std::span<const BlockId> table, 
   std::size_t first_new = first_taken;
   while (first_new < sequence.size() && seen_.contains(sequence[first_new])) ++first_new;
   seen_.add(request, sequence, first_taken);
-  if (alike_) {
-    for (const Number block : alike_->sequence(index).first(table.size())) last_alike_[block] = request;
+  for (std::optional<Alike>* alike : {&other_tenants_, &other_adapters_}) {
+    if (!*alike) continue;
+    for (const Number block : (*alike)->blocks.sequence(index).first(table.size())) (*alike)->last[block] = request;
   }
   if (!options_.find_equal_again || first_new == sequence.size()) return;
   const bool ended = table.size() > blocks_.prompt(index).size();
   workload_.sequence(index, 0, ended ? std::numeric_limits<std::size_t>::max() : workload_[index].prompt_tokens,
                      other_);
-  windows_.add({.sequence = request, .adapter = workload_[index].adapter}, other_, first_new * block_size_);
+  windows_.add({.sequence = request, .adapter = workload_[index].context()}, other_, first_new * block_size_);
 }
 
 void Explainer::on_evicted(std::size_t index, std::span<const BlockId> blocks) {
@@ -313,7 +330,7 @@ void Explainer::on_evicted(std::size_t index, std::span<const BlockId> blocks) {
 
 std::string_view name_of(MissCause cause) {
   constexpr std::array<std::string_view, kMissCauses> kNames{
-      "none", "too_short", "evicted", "other_adapter", "differs_then_equal", "differs", "never_seen"};
+      "none", "too_short", "evicted", "other_tenant", "other_adapter", "differs_then_equal", "differs", "never_seen"};
   return kNames[static_cast<std::size_t>(cause)];
 }
 
@@ -321,6 +338,7 @@ TokenCauses& TokenCauses::operator+=(const TokenCauses& other) {
   prompt += other.prompt;
   matched += other.matched;
   evicted += other.evicted;
+  other_tenant += other.other_tenant;
   other_adapter += other.other_adapter;
   equal_again += other.equal_again;
   unseen += other.unseen;
@@ -343,8 +361,8 @@ ExplainResult explain(const Workload& workload, const BlockTrace& blocks, const 
   ExplainResult result = explainer.take_result();
   const TokenCauses& tokens = result.tokens;
   if (tokens.matched != run.matched_tokens || tokens.prompt != run.prompt_tokens ||
-      tokens.prompt != tokens.matched + tokens.evicted + tokens.other_adapter + tokens.equal_again + tokens.unseen +
-                           tokens.too_short) {
+      tokens.prompt != tokens.matched + tokens.evicted + tokens.other_tenant + tokens.other_adapter +
+                           tokens.equal_again + tokens.unseen + tokens.too_short) {
     throw ReplayError("the explained tokens do not add up to the replayed ones");
   }
   result.run = std::move(run);

@@ -23,22 +23,24 @@ enum class MissCause : std::uint8_t {
   kNone,              // all its full blocks were cached
   kTooShort,          // the prompt has no full block
   kEvicted,           // the next block was cached once, and pushed out
+  kOtherTenant,       // the next block was seen for the same adapter, but for another tenant
   kOtherAdapter,      // the next block was seen, but for another adapter
   kDiffersThenEqual,  // differs from what was seen in a run of tokens, and then is equal again
   kDiffers,           // begins like something seen, goes on in another way, and nothing of the rest was seen
   kNeverSeen,         // begins like nothing seen, or goes on where all that was seen ends
 };
-inline constexpr std::size_t kMissCauses = 7;
+inline constexpr std::size_t kMissCauses = 8;
 
 // "evicted" and so on, as in JSON.
 [[nodiscard]] std::string_view name_of(MissCause cause);
 
 // A prompt's tokens are matched, or are told apart by why they are not:
-//   prompt = matched + evicted + other_adapter + equal_again + unseen + short.
+//   prompt = matched + evicted + other_tenant + other_adapter + equal_again + unseen + short.
 struct TokenCauses {
   std::uint64_t prompt = 0;
   std::uint64_t matched = 0;
   std::uint64_t evicted = 0;        // seen and pushed out since
+  std::uint64_t other_tenant = 0;   // seen for other tenants only
   std::uint64_t other_adapter = 0;  // seen for another adapter only
   std::uint64_t equal_again = 0;    // seen, but behind other tokens: equal after a run that differs
   std::uint64_t unseen = 0;         // of full blocks, the rest
@@ -56,8 +58,8 @@ struct Explanation {
   // kEvicted: the request that pushed the next block out, and the last one before it that had used it.
   std::size_t evicted_by = 0;
   std::size_t last_used_by = 0;
-  // kOtherAdapter: who asked for the same with another adapter. kDiffers, kDiffersThenEqual: the nearest one seen;
-  // kNeverSeen with goes_on: the last one that had all that was there.
+  // kOtherTenant, kOtherAdapter: who asked for the same as another tenant, or with another adapter. kDiffers,
+  // kDiffersThenEqual: the nearest one seen; kNeverSeen with goes_on: the last one that had all that was there.
   std::size_t nearest = 0;
   // kDiffers, kDiffersThenEqual: the first token that is not as in the nearest one.
   std::uint32_t differs_at = 0;

@@ -94,7 +94,7 @@ void Replayer::admit(std::size_t index, std::size_t blocks_needed) {
   const Request& request = workload_[index];
   workload_.prompt(index, prompt_);
   digests_.clear();
-  append_digests(prompt_, options_.block_size, request.adapter, digests_);
+  append_digests(prompt_, options_.block_size, request.context(), digests_);
   Running running;
   running.index = index;
   bool waited = false;
@@ -116,7 +116,7 @@ bool Replayer::try_admit(Running& running, std::size_t blocks_needed) {
   const Request& request = workload_[running.index];
   const std::size_t block_size = options_.block_size;
   const PrefixMatch match =
-      timed(running.cache_ns, [&] { return cache_.lookup(prompt_, block_size, request.session, request.adapter); });
+      timed(running.cache_ns, [&] { return cache_.lookup(prompt_, block_size, request.session, request.context()); });
   check_match(running.index, match);
   for (const BlockId block : match.matched_blocks) pool_.add_reference(block);
 
@@ -129,7 +129,7 @@ bool Replayer::try_admit(Running& running, std::size_t blocks_needed) {
   }
   if (pool_.shortage(rest) > 0) {
     timed(running.cache_ns,
-          [&] { cache_.release_matched(prompt_, block_size, match.matched_tokens, request.adapter); });
+          [&] { cache_.release_matched(prompt_, block_size, match.matched_tokens, request.context()); });
     for (const BlockId block : match.matched_blocks) pool_.drop_reference(block);
     return false;
   }
@@ -160,7 +160,7 @@ void Replayer::publish(const Running& running, std::span<const TokenId> tokens, 
                        std::uint64_t& cache_ns) {
   const std::span<const BlockId> table = std::span(running.table).first(tokens.size() / options_.block_size);
   const InsertAcquired acquired = timed(cache_ns, [&] {
-    return cache_.insert(tokens, table, {}, options_.block_size, held_tokens, workload_[running.index].adapter);
+    return cache_.insert(tokens, table, {}, options_.block_size, held_tokens, workload_[running.index].context());
   });
   for (const BlockId block : acquired.blocks) pool_.add_reference(block);
   result_.created_blocks += acquired.blocks.size();
@@ -173,14 +173,14 @@ void Replayer::finish(Running running) {
   if (request.has_output_tokens) {
     workload_.append_output(running.index, ended_tokens_);
     std::vector<ContentDigest> digests;
-    append_digests(ended_tokens_, options_.block_size, request.adapter, digests);
+    append_digests(ended_tokens_, options_.block_size, request.context(), digests);
     // The prompt's last block, if it was not full, and those after it were this sequence's own until now.
     for (std::size_t i = request.prompt_tokens / options_.block_size; i < digests.size(); ++i) {
       pool_.fill(running.table[i], digests[i]);
     }
     publish(running, ended_tokens_, request.prompt_tokens, running.cache_ns);
   }
-  timed(running.cache_ns, [&] { cache_.release(ended_tokens_, options_.block_size, request.adapter); });
+  timed(running.cache_ns, [&] { cache_.release(ended_tokens_, options_.block_size, request.context()); });
   for (const BlockId block : running.table) pool_.drop_reference(block);
   cache_ns_.push_back(running.cache_ns);
 }

@@ -27,10 +27,12 @@ enum Field : std::size_t {
   kOutputTokens,
   kSession,
   kAdapter,
+  kTenant,
   kFieldCount
 };
-constexpr std::array<std::string_view, kFieldCount> kFieldNames = {
-    "timestamp", "input_length", "output_length", "hash_ids", "tokens", "output_tokens", "session", "adapter"};
+constexpr std::array<std::string_view, kFieldCount> kFieldNames = {"timestamp", "input_length", "output_length",
+                                                                   "hash_ids",  "tokens",       "output_tokens",
+                                                                   "session",   "adapter",      "tenant"};
 
 using Fields = std::array<std::optional<dom::element>, kFieldCount>;
 
@@ -105,7 +107,8 @@ void read_tokens(const dom::element& value, Field field, std::vector<TokenId>& t
   }
 }
 
-// Names of sessions or adapters, numbered from 1 as they come. The integer 7 and the string "7" are two names.
+// Names of sessions, adapters or tenants, numbered from 1 as they come. The integer 7 and the string "7" are two
+// names.
 class Names {
  public:
   std::uint64_t number(const dom::element& value, Field field) {
@@ -143,6 +146,9 @@ class TraceReader {
     request.timestamp_ms = timestamp(fields);
     if (const dom::element* session = find(fields, kSession)) request.session = sessions_.number(*session, kSession);
     request.adapter = adapter(fields);
+    if (const dom::element* tenant = find(fields, kTenant)) {
+      request.tenant = small_number(tenants_, *tenant, kTenant);
+    }
     if (format == TraceFormat::kBlockIds) {
       add_block_ids(request, fields);
     } else {
@@ -177,11 +183,18 @@ class TraceReader {
     return timestamp_ms;
   }
 
-  AdapterId adapter(const Fields& fields) {
+  // There are fewer names than lines, and fewer lines than that in any file that can be replayed.
+  static std::uint32_t small_number(Names& names, const dom::element& value, Field field) {
+    const std::uint64_t number = names.number(value, field);
+    if (number > std::numeric_limits<std::uint32_t>::max()) bad_value(kFieldNames[field], value, "too many names");
+    return static_cast<std::uint32_t>(number);
+  }
+
+  std::uint32_t adapter(const Fields& fields) {
     const dom::element* value = find(fields, kAdapter);
     if (value == nullptr) return 0;
     if (std::int64_t integer = 0; value->get(integer) == simdjson::SUCCESS && integer == 0) return 0;
-    return adapters_.number(*value, kAdapter);
+    return small_number(adapters_, *value, kAdapter);
   }
 
   void add_block_ids(Request& request, const Fields& fields) {
@@ -216,6 +229,7 @@ class TraceReader {
   BlockIdExpander expander_;
   Names sessions_;
   Names adapters_;
+  Names tenants_;
   double last_timestamp_ms_ = 0;
   std::vector<std::uint64_t> ids_;
   std::vector<TokenId> prompt_;

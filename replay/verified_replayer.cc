@@ -256,6 +256,7 @@ VerifiedSequence::Start VerifiedReplayer::try_admit(std::size_t index, bool agai
                            .tokens = {},
                            .session = request.session,
                            .adapter = request.adapter == 0 ? "" : fmt::format("adapter {}", request.adapter),
+                           .tenant_salt = request.tenant == 0 ? "" : fmt::format("tenant {}", request.tenant),
                            .no_fetch = again,
                            .reserve_tokens = blocks_needed(index) * options_.replay.block_size,
                            .resumed = again};

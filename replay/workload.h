@@ -37,11 +37,15 @@ class TokenIdAllocator {
 struct Request {
   double timestamp_ms = 0;
   SessionHash session = 0;
-  AdapterId adapter = 0;
-  std::uint64_t line = 0;  // in the trace; for the built-in workload the request's number from 1
+  std::uint32_t adapter = 0;  // its number in the trace; 0: the base model
+  std::uint32_t tenant = 0;   // the same; 0: none
+  std::uint64_t line = 0;     // in the trace; for the built-in workload the request's number from 1
   std::uint32_t prompt_tokens = 0;
   std::uint32_t output_length = 0;
   bool has_output_tokens = false;  // else only the number of output tokens is known
+
+  // What a cache keeps apart: one for each adapter and tenant.
+  [[nodiscard]] AdapterId context() const { return std::uint64_t{tenant} << 32 | adapter; }
 };
 
 class Workload {

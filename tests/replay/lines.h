@@ -17,7 +17,8 @@ struct Line {
   std::uint32_t output_length = 0;
   double timestamp_ms = 0;
   SessionHash session = 0;
-  AdapterId adapter = 0;
+  std::uint32_t adapter = 0;
+  std::uint32_t tenant = 0;
 };
 
 inline Workload workload_of(const std::vector<Line>& lines) {
@@ -29,6 +30,7 @@ inline Workload workload_of(const std::vector<Line>& lines) {
     workload.add({.timestamp_ms = line.timestamp_ms,
                   .session = line.session,
                   .adapter = line.adapter,
+                  .tenant = line.tenant,
                   .line = workload.size() + 1,
                   .output_length = line.output_length},
                  {&prompt, 1}, {&output, line.output.empty() ? 0U : 1U});

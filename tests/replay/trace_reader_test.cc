@@ -104,6 +104,26 @@ TEST(TraceReader, NamesOfSessionsAndAdaptersKeepTheirType) {
   EXPECT_EQ(trace.workload[3].adapter, 0U);
 }
 
+TEST(TraceReader, ATenantKeepsRequestsApartWithinItsAdapter) {
+  const Trace trace = read(R"({"tokens": [1]}
+{"tokens": [1], "tenant": "a"}
+{"tokens": [1], "tenant": "a", "adapter": "l"}
+{"tokens": [1], "adapter": "l", "tenant": null}
+{"tokens": [1], "tenant": 0}
+{"tokens": [1], "tenant": "a"}
+)");
+  const Workload& workload = trace.workload;
+  EXPECT_EQ(workload[0].context(), 0U);
+  EXPECT_EQ(workload[1].tenant, workload[2].tenant);
+  EXPECT_EQ(workload[3].tenant, 0U);
+  EXPECT_NE(workload[4].tenant, 0U) << "0 is a tenant like any other";
+  EXPECT_EQ(workload[1].context(), workload[5].context());
+  for (std::size_t i = 0; i < 5; ++i) {
+    for (std::size_t k = i + 1; k < 5; ++k) EXPECT_NE(workload[i].context(), workload[k].context()) << i << " " << k;
+  }
+  EXPECT_THROW((void)read("{\"tokens\": [1], \"tenant\": [2]}"), TraceError);
+}
+
 TEST(TraceReader, PassesOverBlankLinesButCountsThem) {
   const Trace trace = read("\n{\"tokens\": [1]}\r\n  \t\r\n{\"tokens\": [2]}");
   ASSERT_EQ(trace.workload.size(), 2U);

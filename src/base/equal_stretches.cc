@@ -1,12 +1,11 @@
-#include "replay/equal_stretches.h"
+#include "base/equal_stretches.h"
 
 #include <algorithm>
 
-namespace cairn::replay {
+namespace cairn {
 namespace {
 
 constexpr std::uint64_t kFactor = 0x9e3779b97f4a7c15;  // odd
-constexpr std::uint64_t kSampleMask = 15;
 
 constexpr std::uint64_t power(std::uint64_t base, std::size_t exponent) {
   std::uint64_t product = 1;
@@ -20,9 +19,9 @@ std::uint64_t mixed(std::uint64_t hash, AdapterId adapter) {
   return hash ^ (hash >> 32);
 }
 
-// Calls `visit(hash, position)` for each window that is sampled. The hash is a polynomial in the tokens, rolled along.
+// Calls `visit(hash, position)` for each window. The hash is a polynomial in the tokens, rolled along.
 template <typename Visit>
-void for_each_window(AdapterId adapter, std::span<const TokenId> tokens, std::size_t from, Visit&& visit) {
+void for_each_window(AdapterId adapter, std::span<const TokenId> tokens, std::size_t from, Visit visit) {
   constexpr std::size_t kWindow = SeenWindows::kWindowTokens;
   constexpr std::uint64_t kOut = power(kFactor, kWindow);
   if (tokens.size() < kWindow || from > tokens.size() - kWindow) return;
@@ -31,8 +30,7 @@ void for_each_window(AdapterId adapter, std::span<const TokenId> tokens, std::si
     rolled = rolled * kFactor + tokens[i] + 1;
     if (i - from >= kWindow) rolled -= kOut * (tokens[i - kWindow] + std::uint64_t{1});
     if (i - from + 1 < kWindow) continue;
-    const std::uint64_t hash = mixed(rolled, adapter);
-    if ((hash & kSampleMask) == 0) visit(hash, i + 1 - kWindow);
+    visit(mixed(rolled, adapter), i + 1 - kWindow);
   }
 }
 
@@ -40,6 +38,7 @@ void for_each_window(AdapterId adapter, std::span<const TokenId> tokens, std::si
 
 void SeenWindows::add(const Sequence& sequence, std::span<const TokenId> tokens, std::size_t from) {
   for_each_window(sequence.adapter, tokens, from, [&](std::uint64_t hash, std::size_t position) {
+    if ((hash & sample_mask_) != 0) return;
     const Place place{.sequence = sequence.sequence, .position = static_cast<std::uint32_t>(position)};
     if (const auto found = places_.find(hash); found != places_.end()) {
       found->second = place;
@@ -53,6 +52,7 @@ std::vector<SeenWindows::Match> SeenWindows::find(AdapterId adapter, std::span<c
                                                   std::size_t from) const {
   std::vector<Match> matches;
   for_each_window(adapter, tokens, from, [&](std::uint64_t hash, std::size_t position) {
+    if ((hash & sample_mask_) != 0) return;
     const auto found = places_.find(hash);
     if (found == places_.end()) return;
     matches.push_back({.seen = found->second, .position = static_cast<std::uint32_t>(position)});
@@ -95,4 +95,4 @@ SequenceDifference compare_sequences(std::span<const TokenId> old, std::span<con
   return result;
 }
 
-}  // namespace cairn::replay
+}  // namespace cairn

@@ -1,6 +1,6 @@
 // Finds where tokens stand that were seen before at another place.
-#ifndef CAIRN_REPLAY_EQUAL_STRETCHES_H_
-#define CAIRN_REPLAY_EQUAL_STRETCHES_H_
+#ifndef CAIRN_BASE_EQUAL_STRETCHES_H_
+#define CAIRN_BASE_EQUAL_STRETCHES_H_
 
 #include <cairn/prefix_cache.h>
 
@@ -11,15 +11,18 @@
 #include <utility>
 #include <vector>
 
-namespace cairn::replay {
+namespace cairn {
 
-// Remembers, of each 16 tokens in a row whose hash says so (one in 16), where they last stood. A stretch of n equal
-// tokens is met with a probability of 1 - (15/16)^(n - 15). Equal hashes need not mean equal tokens: the caller
-// compares.
+// Remembers, of each 16 tokens in a row whose hash says so (one in 16, or all), where they last stood. With one in 16
+// a stretch of n equal tokens is met with a probability of 1 - (15/16)^(n - 15). Equal hashes need not mean equal
+// tokens: the caller compares.
 class SeenWindows {
  public:
   static constexpr std::size_t kWindowTokens = 16;
   static constexpr std::size_t kWindowsMax = std::size_t{1} << 23;  // none is added beyond
+
+  enum class Sample { kOneIn16, kAll };
+  explicit SeenWindows(Sample sample = Sample::kOneIn16) : sample_mask_(sample == Sample::kAll ? 0 : 15) {}
 
   struct Place {
     std::uint32_t sequence = 0;
@@ -40,6 +43,7 @@ class SeenWindows {
   [[nodiscard]] std::vector<Match> find(AdapterId adapter, std::span<const TokenId> tokens, std::size_t from) const;
 
  private:
+  std::uint64_t sample_mask_;
   boost::unordered_flat_map<std::uint64_t, Place> places_;  // by hash
 };
 
@@ -57,6 +61,6 @@ struct SequenceDifference {
 [[nodiscard]] SequenceDifference compare_sequences(std::span<const TokenId> old, std::span<const TokenId> now,
                                                    std::span<const SeenWindows::Match> matches, std::size_t from);
 
-}  // namespace cairn::replay
+}  // namespace cairn
 
-#endif  // CAIRN_REPLAY_EQUAL_STRETCHES_H_
+#endif  // CAIRN_BASE_EQUAL_STRETCHES_H_
