@@ -85,6 +85,13 @@ struct CacheManagerOptions {
   std::uint64_t hash_seed = 0;  // of the hash tables; 0: drawn at random. No answer depends on it
   // Fills those of CacheManager::histograms(). Two readings of the clock and four additions for each admission.
   bool histograms = true;
+
+  // For Lease::explain: of so many blocks that left memory, and as many snapshots, it is remembered when and for whom;
+  // some 80 bytes each, and 8 for each block of the pool. 0: none.
+  std::size_t evictions_remembered_max = 65'536;
+  // Whether explain may tell a request that other tenants (salts) have the same tokens cached, and how many: never
+  // whose, but that alone tells what somebody else has asked. Only where tenants trust each other.
+  bool explain_across_tenants = false;
 };
 
 // Placeholder tokens that stand for an image, a sound, ...: [position, position + length) of the prompt. What they

@@ -30,6 +30,7 @@
 #ifndef CAIRN_LEASE_H_
 #define CAIRN_LEASE_H_
 
+#include <cairn/explanation.h>
 #include <cairn/prefix_cache.h>
 
 #include <cstddef>
@@ -122,6 +123,17 @@ class Lease {
   // attention-only models and for requests that publish nothing. A point disappears once its snapshot is published, or
   // can't be any more, if others depend on that: the tail.
   [[nodiscard]] std::span<const CapturePoint> capture_points() const;
+
+  // Where the cached prefix of this request ended, and why. Costs the admission nothing but a few noted numbers: the
+  // answer is found when it is asked for, so it speaks of the cache as of this call, and of the admission as of then
+  // (LeaseExplanation says which part is which). Best asked before the first publish(): what this lease publishes is
+  // not told from what another one does (published_since). A fork answers for the request that it comes from.
+  //
+  // O(prompt tokens), for each of up to 64 other adapters as far as it has the same tokens, and O(pieces in the
+  // cache). Keeps those that publish and evict out for O(prompt tokens), and then for 4096 pieces at a time (some 10
+  // microseconds); lookups go on beside it. Changes nothing: no use, no stamp, no count. Throws
+  // std::invalid_argument: the lease is loading.
+  [[nodiscard]] LeaseExplanation explain() const;
 
   [[nodiscard]] std::size_t prompt_tokens() const;
   [[nodiscard]] std::size_t tokens() const;            // prompt, decoded and drafted

@@ -401,6 +401,28 @@ class RadixTree final : public PrefixCache {
   // Blocks that have a record, resident or not.
   [[nodiscard]] std::size_t recorded_blocks() const;
 
+  // ---- Explaining: for Lease::explain ----
+
+  // The tokens of the nodes that the handle holds; none if its adapter was cleared since. Takes its turn as a writer,
+  // for O(p). Throws std::invalid_argument: a handle that is not valid or of another tree.
+  [[nodiscard]] std::vector<TokenId> tokens_of(const PrefixHandle& handle) const;
+
+  struct Neighbours {
+    static constexpr std::size_t kNearestMax = 4;
+    struct Neighbour {
+      std::size_t common_tokens = 0;  // with `rest`, less than a block
+      std::vector<TokenId> tokens;    // of it and of what follows in its edge
+    };
+    std::vector<Neighbour> nearest;  // those that have most in common with `rest`, all as much
+    bool same = false;               // a node for the first block of `rest` is there
+  };
+  // The nodes that follow the first `after_tokens` tokens of the handle: those whose block begins most like `rest`,
+  // with up to `tokens_max` tokens each. Changes nothing. Reads the parents of all edges, 4096 at a time, and keeps
+  // writers out for as long as each of these pieces takes, but no reader. Throws std::invalid_argument: a handle that
+  // is not valid or of another tree; after_tokens beyond handle.tokens(); less than a block in `rest`.
+  [[nodiscard]] Neighbours neighbours(const PrefixHandle& handle, std::size_t after_tokens,
+                                      std::span<const TokenId> rest, std::size_t tokens_max) const;
+
   // ---- Watching ----
 
   [[nodiscard]] RadixTreeCounters counters() const;

@@ -1,4 +1,5 @@
-// The one home of hashing. A hash only ever narrows a search: whoever uses one compares the keys afterwards.
+// The one home of hashing. A hash only ever narrows a search: whoever uses one compares the keys afterwards. But for
+// EvictedMemory, whose keys are gone by then: it answers people, and no block is handed out for its answer.
 #ifndef CAIRN_BASE_HASH_H_
 #define CAIRN_BASE_HASH_H_
 

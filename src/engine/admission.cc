@@ -71,6 +71,15 @@ Admission ManagerCore::admit(const Request& request) {
   auto body = std::make_unique<Lease::Body>(shared_from_this());
   Lease::Body::Names& names = body->names();
   names.session = request.session;
+  Lease::Body::Noted& noted = body->noted();
+  noted.admission = admissions_.fetch_add(1, std::memory_order_relaxed) + 1;
+  noted.no_fetch = request.no_fetch;
+  noted.prompt_tokens = request.tokens.size();
+  if (request.no_read) {
+    noted.limit = ReuseLimit::kNoRead;
+  } else if (request.reuse_tokens_max < request.tokens.size() - 1) {
+    noted.limit = ReuseLimit::kReuseMax;
+  }
   if (request.no_publish) names.publish_limit = 0;
   const AdapterView adapter = adapter_of(request);
   if (!adapter.is_base()) names.adapter = adapters_.use(adapter).value();  // 2^64 ids are not used up
@@ -86,6 +95,7 @@ Admission ManagerCore::admit(const Request& request) {
       return token;
     });
     if (replaced.size() < prompt.size()) {
+      if (replaced.size() < limit) noted.limit = ReuseLimit::kMedium;
       limit = std::min(limit, replaced.size());
       names.publish_limit = std::min(names.publish_limit, replaced.size());
       const auto rest = prompt.subspan(replaced.size());
@@ -109,6 +119,7 @@ Admission ManagerCore::admit(const Request& request) {
     // The missing block may be the very one that is copied from, which nothing but this admission keeps. A request
     // must not be refused for what it could compute by itself, again and again, while nothing runs.
     matched = body->begin_again(prompt, 0);
+    noted.limit = ReuseLimit::kNoCopyBlock;
     missing = body->reserve(wanted);
   }
   if (missing > 0) {

@@ -63,6 +63,9 @@ std::size_t Lease::first_token_to_compute() const {
 std::span<const CapturePoint> Lease::capture_points() const {
   return body().capture_points();
 }
+LeaseExplanation Lease::explain() const {
+  return loaded_body("explain").explain();
+}
 std::size_t Lease::prompt_tokens() const {
   return body().prompt();
 }

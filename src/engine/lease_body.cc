@@ -61,6 +61,7 @@ std::size_t Lease::Body::look_up(std::span<const TokenId> prompt, std::size_t li
                             .resident_snapshots_only = core_->has_store(),
                             .stored_blocks = core_->has_store()};
   auto acquired = core_->tree().acquire(prompt.first(blocks ? limit : 0), options);
+  noted_.moment = core_->evicted_memory().now();
   handle_ = std::move(acquired.handle);
   pin_ = std::move(acquired.pin);
   restore_tokens_ = acquired.match.ssm_snapshot_tokens;
@@ -73,6 +74,8 @@ std::size_t Lease::Body::look_up(std::span<const TokenId> prompt, std::size_t li
     restore_tokens_ = found.snapshot.slot ? found.snapshot.tokens : 0;
   }
   if (pin_.valid()) restore_origin_ = core_->snapshot_kinds().get(pin_.slot());
+  noted_.allowed_tokens = limit;
+  noted_.matched_tokens = handle_.tokens();
   return handle_.tokens();
 }
 
@@ -244,7 +247,7 @@ std::size_t Lease::Body::reserve(std::size_t tokens) {
   if (!core_->has_blocks()) return 0;
   const std::size_t wanted = core_->blocks_for(tokens);
   if (wanted <= table_.size()) return 0;
-  const std::size_t missing = core_->allocate(wanted - table_.size(), table_);
+  const std::size_t missing = core_->allocate(wanted - table_.size(), table_, noted_.admission);
   if (missing > 0) return missing;
   // The first block of ours, if a snapshot ends within it.
   for (BlockCopy& copy : copies_) copy.to = table_[handle_.tokens() / core_->block_size()];
@@ -306,6 +309,7 @@ void Lease::Body::publish(std::size_t tokens) {
   const std::size_t count = ready / block_size - from / block_size;
   const auto ours = std::span(table_).subspan(from / block_size, count);
   if (!writing_.empty()) make_room(writing_.back().retired, count);
+  note_fingerprints(ours, from);
   const auto extended = core_->tree().extend(handle_, tokens_from(from).first(count * block_size), ours, {});
   if (extended.epoch_passed) {
     names_.publish_limit = 0;
@@ -343,6 +347,51 @@ void Lease::Body::note_published(std::size_t before) noexcept {
                      .blocks = std::span(table_).subspan(from, count),
                      .asked = asked_},
                     sampled_);
+}
+
+// Of the first `blocks` blocks of the sequence, which are published; 0 if it is not known.
+Fingerprint Lease::Body::fingerprint_at(std::size_t blocks) const {
+  return blocks == 0 ? fingerprint_of_start(names_.adapter, handle_.epoch())
+                     : core_->evicted_memory().of_block(table_[blocks - 1]);
+}
+
+// Of blocks that are about to be published, which follow the first `from` tokens.
+void Lease::Body::note_fingerprints(std::span<const BlockId> blocks, std::size_t from) noexcept {
+  EvictedMemory& memory = core_->evicted_memory();
+  if (!memory.is_on()) return;
+  const std::size_t block_size = core_->block_size();
+  Fingerprint fingerprint = fingerprint_at(from / block_size);
+  std::span<const TokenId> tokens = tokens_from(from);
+  for (const BlockId block : blocks) {
+    if (fingerprint != 0) fingerprint = fingerprint_after(fingerprint, tokens.first(block_size));
+    memory.set_block(block, fingerprint);
+    tokens = tokens.subspan(block_size);
+  }
+}
+
+// Of a snapshot that is about to be published: after whole blocks, then the tokens beyond.
+void Lease::Body::note_fingerprint(const Capture& capture) noexcept {
+  EvictedMemory& memory = core_->evicted_memory();
+  if (!memory.is_on()) return;
+  const std::size_t block_size = core_->block_size();
+  const std::size_t whole = capture.tokens / block_size;
+  std::size_t known = core_->has_blocks() ? std::min(published() / block_size, whole) : 0;
+  Fingerprint fingerprint = fingerprint_at(known);
+  if (fingerprint == 0) {
+    known = 0;
+    fingerprint = fingerprint_at(0);
+  }
+  const std::span<const TokenId> tokens(tokens_);
+  for (; known < whole; ++known) {
+    fingerprint = fingerprint_after(fingerprint, tokens.subspan(known * block_size, block_size));
+  }
+  fingerprint = fingerprint_after(fingerprint, tokens.subspan(whole * block_size, capture.tokens % block_size));
+  const bool is_tail = capture.kind == CaptureKind::kTail;
+  const bool is_session_s = is_tail || capture.kind == CaptureKind::kTailSibling;
+  memory.set_snapshot(capture.slot, {.fingerprint = fingerprint,
+                                     .tokens = capture.tokens,
+                                     .session = is_session_s ? names_.session : 0,
+                                     .is_tail = is_tail});
 }
 
 // Gives up a block of ours as soon as no step in flight may use it. There is room for it.
@@ -402,7 +451,7 @@ std::optional<SnapshotId> Lease::Body::capture(std::size_t tokens) {
   make_room(captures_, 1);
   std::vector<bool> shards(core_->options().snapshots->shards());
   const CaptureKind kind = kind_at(tokens);
-  const std::optional<SnapshotId> slot = core_->allocate_slot();
+  const std::optional<SnapshotId> slot = core_->allocate_slot(noted_.admission);
   if (!slot) {
     core_->counts().captures_declined.add(1);
     if (kind == CaptureKind::kTail) tail_will_not_come();
@@ -478,8 +527,12 @@ void Lease::Body::publish_capture(const Capture& capture) {
   const auto adapter = names_.adapter;
   const auto epoch = handle_.epoch();
   bool kept = true;
+  note_fingerprint(capture);
   const auto give_back = [&](std::optional<SnapshotId> freed) {
     if (!freed) return;
+    if (*freed != capture.slot) {
+      core_->evicted_memory().snapshot_left(*freed, EvictedMemory::How::kReplaced, noted_.admission);
+    }
     core_->free_slot(*freed);
     if (*freed == capture.slot) kept = false;
   };
@@ -553,6 +606,8 @@ Lease::Forked Lease::Body::fork() {
   child->names_.adapter = names_.adapter;
   child->names_.session = names_.session;
   child->names_.publish_limit = names_.publish_limit;
+  child->noted_ = noted_;
+  child->noted_.reused_tokens = noted_.reused_tokens.value_or(first_);
   std::vector<BlockId> shared(table_.begin(), table_.begin() + static_cast<std::ptrdiff_t>(full));
   child->handle_ = core.tree().share(handle_);
   if (core.has_blocks()) {

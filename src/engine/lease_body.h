@@ -54,6 +54,7 @@ class Lease::Body final : public Parkable {
   [[nodiscard]] std::size_t cached() const { return core_->has_blocks() ? first_ : 0; }
   [[nodiscard]] std::size_t first() const { return first_; }
   [[nodiscard]] std::size_t prompt() const { return prompt_; }
+  [[nodiscard]] LeaseExplanation explain() const;  // explain.cc
   [[nodiscard]] std::size_t accepted() const { return accepted_; }
   [[nodiscard]] std::size_t end() const { return tokens_start_ + tokens_.size(); }
   [[nodiscard]] std::size_t published() const { return handle_.tokens(); }
@@ -95,6 +96,18 @@ class Lease::Body final : public Parkable {
     std::size_t publish_limit = kNoLimit;  // tokens beyond are not found by anybody
   };
   [[nodiscard]] Names& names() { return names_; }
+  // What explain() can't find out later.
+  struct Noted {
+    std::uint64_t admission = 0;  // number
+    ReuseLimit limit = ReuseLimit::kLastToken;
+    bool no_fetch = false;
+    std::size_t prompt_tokens = 0;
+    std::size_t allowed_tokens = 0;  // from here on, of the last look_up
+    std::size_t matched_tokens = 0;
+    EvictedMemory::Moment moment{};
+    std::optional<std::size_t> reused_tokens{};  // none: first()
+  };
+  [[nodiscard]] Noted& noted() { return noted_; }
   // Looks up `prompt` below `limit` tokens; how many of them have their KV in the cache.
   [[nodiscard]] std::size_t look_up(std::span<const TokenId> prompt, std::size_t limit);
   // After look_up: chooses what is worth fetching beyond, if anything.
@@ -192,10 +205,25 @@ class Lease::Body final : public Parkable {
   [[nodiscard]] bool can_be_published(const Capture& capture) const;
   void publish_complete() noexcept;
   void publish_capture(const Capture& capture);
+  // For those that may leave memory again.
+  [[nodiscard]] Fingerprint fingerprint_at(std::size_t blocks) const;
+  void note_fingerprints(std::span<const BlockId> blocks, std::size_t from) noexcept;
+  void note_fingerprint(const Capture& capture) noexcept;
+
+  // ---- Explaining (explain.cc) ----
+  [[nodiscard]] std::vector<TokenId> prompt_so_far() const;
+  void explain_state(std::span<const TokenId> prompt, LeaseExplanation& what) const;
+  [[nodiscard]] bool explain_lost_state(std::span<const TokenId> prompt, LeaseExplanation& what) const;
+  void explain_block(std::span<const TokenId> prompt, LeaseExplanation& what) const;
+  [[nodiscard]] bool explain_evicted(std::span<const TokenId> prompt, LeaseExplanation& what) const;
+  [[nodiscard]] bool explain_other(std::span<const TokenId> prompt, LeaseExplanation& what) const;
+  void explain_nearest(std::span<const TokenId> prompt, LeaseExplanation& what) const;
+  void tell(const EvictedMemory::Eviction& eviction, LeaseExplanation& what) const;
   void abandon_capture(const Capture& capture) noexcept;
 
   const std::shared_ptr<ManagerCore> core_;
   Names names_;
+  Noted noted_;
   PrefixHandle handle_;
   SnapshotPin pin_;
   std::size_t restore_tokens_ = 0;

@@ -22,7 +22,7 @@ void Lease::Body::choose_fetch(std::span<const TokenId> prompt, std::size_t limi
     bool worth_it = core.fetch_cost().pays(bytes, loading.tokens - base);
     if (!worth_it) core.counts().unprofitable_fetches.add(1);
     if (worth_it && loading.snapshot_key) {
-      const std::optional<SnapshotId> slot = core.allocate_slot();
+      const std::optional<SnapshotId> slot = core.allocate_slot(noted_.admission);
       worth_it = slot.has_value();
       loading.slot = slot.value_or(0);
     }
@@ -270,7 +270,7 @@ bool Lease::Body::go_back_to_memory() noexcept {
   std::vector<BlockId> own;
   try {
     make_room(copies_, 1);
-    if (core.allocate(held - shared, own) > 0) return false;
+    if (core.allocate(held - shared, own, noted_.admission) > 0) return false;
     // The handle keeps the block that is copied from until it is shorter; the copy's own reference is taken before.
     if (partly > 0) core.options().blocks->add_references({&table_[shared], 1});
     core.tree().truncate(handle_, shared * block_size);

@@ -61,6 +61,9 @@ ManagerCore::ManagerCore(CacheManagerOptions options)
               .last_id = std::numeric_limits<TokenId>::max(),
               .idle_max = options_.media_max},
              choose_hash_seed(options_.hash_seed)),
+      evicted_memory_({.blocks = has_blocks() ? options_.blocks->total_blocks() : 0,
+                       .slots = has_snapshots() ? options_.snapshots->total_slots() : 0,
+                       .remembered_max = options_.evictions_remembered_max}),
       branch_sights_(has_blocks() && has_snapshots() ? options_.blocks->total_blocks() : 0),
       snapshot_kinds_(has_snapshots() ? options_.snapshots->total_slots() : 0),
       block_uses_(has_store() && has_blocks() && options_.spill.block_uses_min > 1 ? options_.blocks->total_blocks()
@@ -92,7 +95,7 @@ ManagerCore::~ManagerCore() {
 
 // ---- Blocks and slots ----
 
-std::size_t ManagerCore::allocate(std::size_t count, std::vector<BlockId>& table) {
+std::size_t ManagerCore::allocate(std::size_t count, std::vector<BlockId>& table, std::uint64_t admission) {
   BlockAllocator& blocks = *options_.blocks;
   // What can't be had is not worth evicting for.
   if (const std::size_t most = blocks.free_blocks() + tree_.stats().cached_blocks; count > most) return count - most;
@@ -102,7 +105,7 @@ std::size_t ManagerCore::allocate(std::size_t count, std::vector<BlockId>& table
     if (blocks.allocate(count, table)) return took_blocks(std::span(table).last(count));
     const std::size_t leaving = has_store() ? spiller_->blocks_leaving() : 0;
     const std::size_t coming = std::min(count - 1, blocks.free_blocks()) + leaving;
-    if (coming >= count || evict_blocks(count - coming) == 0) break;
+    if (coming >= count || evict_blocks(count - coming, admission) == 0) break;
   }
   if (blocks.allocate(count, table)) return took_blocks(std::span(table).last(count));
   return count - std::min(count - 1, blocks.free_blocks());
@@ -117,13 +120,13 @@ void ManagerCore::drop_references(std::span<const BlockId> blocks) noexcept {
   if (!blocks.empty()) options_.blocks->drop_references(blocks);
 }
 
-std::optional<SnapshotId> ManagerCore::allocate_slot() {
+std::optional<SnapshotId> ManagerCore::allocate_slot(std::uint64_t admission) {
   SnapshotPool& pool = *options_.snapshots;
   // An evicted slot is free at once only if nobody is reading it.
   constexpr int kTries = 4;
   for (int tries = 0; tries < kTries; ++tries) {
     if (const auto slot = pool.allocate()) return slot;
-    if ((has_store() && spiller_->slots_leaving() > 0) || !evict_snapshot()) break;
+    if ((has_store() && spiller_->slots_leaving() > 0) || !evict_snapshot(admission)) break;
   }
   return pool.allocate();
 }

@@ -22,6 +22,7 @@
 #include "engine/branch_sights.h"
 #include "engine/count.h"
 #include "engine/eras.h"
+#include "engine/evicted_memory.h"
 #include "engine/fetch_cost.h"
 #include "engine/histograms.h"
 #include "engine/names.h"
@@ -80,11 +81,11 @@ class ManagerCore : public std::enable_shared_from_this<ManagerCore> {
   }
 
   // Appends `count` blocks to `table`, evicting what is short. How many are missing, if they can't be had; then
-  // `table` is as it was.
-  [[nodiscard]] std::size_t allocate(std::size_t count, std::vector<BlockId>& table);
+  // `table` is as it was. `admission`: for whom.
+  [[nodiscard]] std::size_t allocate(std::size_t count, std::vector<BlockId>& table, std::uint64_t admission);
   void drop_references(std::span<const BlockId> blocks) noexcept;
   // A slot to fill, by evicting one if none is free.
-  [[nodiscard]] std::optional<SnapshotId> allocate_slot();
+  [[nodiscard]] std::optional<SnapshotId> allocate_slot(std::uint64_t admission);
   // Stores those of the handle's blocks that have no record, with write_through.
   void write_through(const PrefixHandle& handle, std::size_t new_blocks) noexcept;
   // The index has given up the key.
@@ -110,6 +111,7 @@ class ManagerCore : public std::enable_shared_from_this<ManagerCore> {
   [[nodiscard]] MediaTable& media() { return media_; }
   [[nodiscard]] Steps& steps() { return steps_; }
   [[nodiscard]] Eras& eras() { return eras_; }
+  [[nodiscard]] EvictedMemory& evicted_memory() { return evicted_memory_; }
   [[nodiscard]] BranchSights& branch_sights() { return branch_sights_; }
   [[nodiscard]] SnapshotKinds& snapshot_kinds() { return snapshot_kinds_; }
   [[nodiscard]] BlockUses& block_uses() { return block_uses_; }
@@ -132,9 +134,10 @@ class ManagerCore : public std::enable_shared_from_this<ManagerCore> {
 
   // ---- With a store (tiers.cc) ----
 
-  [[nodiscard]] std::size_t evict_blocks(std::size_t count);  // how many have left the index
-  [[nodiscard]] bool evict_snapshot();                        // whether there was one
-  [[nodiscard]] std::optional<TierEvict> take_snapshot();     // out of the index, its key announced
+  // How many have left the index; whether there was one.
+  [[nodiscard]] std::size_t evict_blocks(std::size_t count, std::uint64_t admission);
+  [[nodiscard]] bool evict_snapshot(std::uint64_t admission);
+  [[nodiscard]] std::optional<TierEvict> take_snapshot();  // out of the index, its key announced
   void announce(BlockSpills& victims) noexcept CAIRN_REQUIRES(leaving_);
   void store_victim(const BlockSpill& victim, std::span<const TokenId> tokens) noexcept;
   bool spill_snapshot(TierKey key, SnapshotId slot) noexcept;
@@ -153,6 +156,8 @@ class ManagerCore : public std::enable_shared_from_this<ManagerCore> {
   std::atomic<bool> closed_{false};
   Steps steps_;
   Eras eras_;
+  EvictedMemory evicted_memory_;
+  std::atomic<std::uint64_t> admissions_{0};  // numbers them; relaxed: orders nothing
   BranchSights branch_sights_;
   SnapshotKinds snapshot_kinds_;
   BlockUses block_uses_;  // none unless it matters

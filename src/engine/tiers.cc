@@ -49,15 +49,18 @@ std::chrono::milliseconds left_until(Clock::time_point until) {
 
 // ---- Out of memory, into the store ----
 
-std::size_t ManagerCore::evict_blocks(std::size_t count) {
+std::size_t ManagerCore::evict_blocks(std::size_t count, std::uint64_t admission) {
   if (!has_store()) {
     const EvictedBlocks evicted = tree_.evict(count);
     counts_.evicted_blocks.add(evicted.size());
+    evicted_memory_.blocks_left(evicted.physical, admission);
     forget_blocks(evicted.physical);
     drop_references(evicted.physical);
     return evicted.size();
   }
   settle_lost();
+  std::vector<BlockId> left;
+  if (evicted_memory_.is_on()) left.reserve(count);
   BlockSpills victims;
   {
     const MutexLock lock(leaving_);
@@ -66,6 +69,10 @@ std::size_t ManagerCore::evict_blocks(std::size_t count) {
     announce(victims);
   }
   counts_.evicted_blocks.add(victims.blocks.size());
+  if (evicted_memory_.is_on()) {
+    for (const BlockSpill& victim : victims.blocks) left.push_back(victim.block);
+    evicted_memory_.blocks_left(left, admission);
+  }
   const std::span<const TokenId> tokens = victims.tokens;
   for (std::size_t i = 0; i < victims.blocks.size(); ++i) {
     forget_blocks({&victims.blocks[i].block, 1});
@@ -102,11 +109,12 @@ void ManagerCore::store_victim(const BlockSpill& victim, std::span<const TokenId
   drop_references({&victim.block, 1});
 }
 
-bool ManagerCore::evict_snapshot() {
+bool ManagerCore::evict_snapshot(std::uint64_t admission) {
   if (!has_store()) {
     const std::optional<SnapshotId> evicted = tree_.evict_snapshot_lru();
     if (!evicted) return false;
     counts_.evicted_snapshots.add(1);
+    evicted_memory_.snapshot_left(*evicted, EvictedMemory::How::kEvicted, admission);
     free_slot(*evicted);
     return true;
   }
@@ -114,6 +122,7 @@ bool ManagerCore::evict_snapshot() {
   const std::optional<TierEvict> victim = take_snapshot();
   if (!victim) return false;
   counts_.evicted_snapshots.add(1);
+  evicted_memory_.snapshot_left(victim->slot, EvictedMemory::How::kEvicted, admission);
   if (victim->action == TierEvict::Action::kDrop) {
     free_slot(victim->slot);
   } else {

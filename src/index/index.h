@@ -112,6 +112,18 @@ class Index {
   std::vector<TierKey> take_orphaned();
   [[nodiscard]] std::size_t snapshot_count() const;
 
+  // ---- Explaining (index_explain.cc) ----
+
+  [[nodiscard]] std::vector<TokenId> tokens_of(Position at, AdapterId adapter_id, std::uint64_t epoch) const;
+  struct Neighbourhood {
+    AdapterId adapter_id = 0;
+    std::uint64_t epoch = 0;
+    std::span<const TokenId> rest;  // at least a block
+    std::size_t tokens_max = 0;
+  };
+  // Of what hangs `depth` blocks below the top on the way to `at`, which the caller holds by handle since the epoch.
+  [[nodiscard]] RadixTree::Neighbours neighbours(Position at, std::size_t depth, const Neighbourhood& what) const;
+
   // ---- The rest ----
 
   Cleared clear(std::optional<AdapterId> adapter_id);

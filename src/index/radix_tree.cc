@@ -440,4 +440,24 @@ std::size_t RadixTree::recorded_blocks() const {
   return impl_->index.recorded_blocks();
 }
 
+// ---- Explaining ----
+
+std::vector<TokenId> RadixTree::tokens_of(const PrefixHandle& handle) const {
+  impl_->check_handle(handle);
+  return impl_->index.tokens_of(Impl::place_of(handle), handle.adapter_id_, handle.epoch_);
+}
+
+RadixTree::Neighbours RadixTree::neighbours(const PrefixHandle& handle, std::size_t after_tokens,
+                                            std::span<const TokenId> rest, std::size_t tokens_max) const {
+  impl_->check_handle(handle);
+  if (after_tokens > handle.tokens_) {
+    refuse("after_tokens", std::to_string(after_tokens) + " is more than the " + std::to_string(handle.tokens_) +
+                               " that the handle holds");
+  }
+  if (rest.size() < impl_->block_size) refuse("rest", "less than a block");
+  return impl_->index.neighbours(
+      Impl::place_of(handle), after_tokens / impl_->block_size,
+      {.adapter_id = handle.adapter_id_, .epoch = handle.epoch_, .rest = rest, .tokens_max = tokens_max});
+}
+
 }  // namespace cairn
