@@ -17,11 +17,11 @@ enum class MissReason : std::uint8_t {
   kCleared,       // the cache was cleared since the admission: nothing can be said of before
   kTooShort,      // the prompt has no full block below its last token, which is always computed
   kStateMissing,  // the KV was there, but no state of the recurrent layers that deep: see `state`
-  kForbidden,     // the request or a medium set a limit (LeaseExplanation::limit), and all full blocks below were there
-  kStored,        // the next block or state is in the store, and was not fetched
-  kEvicted,       // the next block was cached once, and pushed out
-  kOtherAdapter,  // the same is cached for another adapter, or another generation of this one
-  kOtherTenant,   // the same is cached for another tenant (CacheManagerOptions::explain_across_tenants)
+  kForbidden,  // the request or a medium set a limit (LeaseExplanation::limit), and all full blocks below were there
+  kStored,     // the next block or state is in the store, and was not fetched
+  kEvicted,    // the next block was cached once, and pushed out
+  kOtherAdapter,      // the same is cached for another adapter, or another generation of this one
+  kOtherTenant,       // the same is cached for another tenant (CacheManagerOptions::explain_across_tenants)
   kDiffersThenEqual,  // differs from the nearest cached prompt in a run of tokens, and is equal again behind it
   kDiffers,           // begins like something cached, and goes on in another way
   kNeverSeen,         // begins like nothing cached, or goes on where all that is cached ends
@@ -53,11 +53,11 @@ enum class ReuseLimit : std::uint8_t {
 //     counts as evicted; what came since is told by published_since.
 struct LeaseExplanation {
   MissReason reason = MissReason::kNone;
-  std::uint64_t admission = 0;      // the request's number among the manager's admissions, from 1
-  std::size_t prompt_tokens = 0;    // without those that Lease::truncate has removed
-  std::size_t allowed_tokens = 0;   // that could have been reused at most
-  std::size_t matched_tokens = 0;   // whose KV was there. 0 for purely recurrent models
-  std::size_t reused_tokens = 0;    // that need not be computed
+  std::uint64_t admission = 0;     // the request's number among the manager's admissions, from 1
+  std::size_t prompt_tokens = 0;   // without those that Lease::truncate has removed
+  std::size_t allowed_tokens = 0;  // that could have been reused at most
+  std::size_t matched_tokens = 0;  // whose KV was there. 0 for purely recurrent models
+  std::size_t reused_tokens = 0;   // that need not be computed
   ReuseLimit limit = ReuseLimit::kLastToken;
 
   // kStateMissing: there was a state at state_tokens, deeper than reused_tokens; not if it was kNeverTaken.

@@ -413,7 +413,7 @@ class RadixTree final : public PrefixCache {
       std::size_t common_tokens = 0;  // with `rest`, less than a block
       std::vector<TokenId> tokens;    // of it and of what follows in its edge
     };
-    std::vector<Neighbour> nearest;  // those that have most in common with `rest`, all as much
+    std::vector<Neighbour> nearest;  // those that have most in common with `rest`, all as much; used last, if many
     bool same = false;               // a node for the first block of `rest` is there
   };
   // The nodes that follow the first `after_tokens` tokens of the handle: those whose block begins most like `rest`,

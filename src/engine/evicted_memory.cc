@@ -56,10 +56,9 @@ void EvictedMemory::add_block(Fingerprint fingerprint, const Eviction& eviction)
   }
   const auto found = newest_.find(fingerprint);
   const std::uint64_t number = blocks_.left;
-  blocks_.add({.fingerprint = fingerprint,
-               .eviction = eviction,
-               .earlier = found == newest_.end() ? kNone : found->second},
-              remembered_max_);
+  blocks_.add(
+      {.fingerprint = fingerprint, .eviction = eviction, .earlier = found == newest_.end() ? kNone : found->second},
+      remembered_max_);
   newest_[fingerprint] = number;
 }
 

@@ -119,9 +119,8 @@ void Lease::Body::explain_state(std::span<const TokenId> prompt, LeaseExplanatio
 }
 
 bool Lease::Body::explain_lost_state(std::span<const TokenId> prompt, LeaseExplanation& what) const {
-  const SnapshotRef now = core_->tree().peek_snapshot(prompt, {.session_hash = names_.session,
-                                                               .adapter_id = names_.adapter,
-                                                               .max_snapshot_tokens = prompt.size()});
+  const SnapshotRef now = core_->tree().peek_snapshot(
+      prompt, {.session_hash = names_.session, .adapter_id = names_.adapter, .max_snapshot_tokens = prompt.size()});
   if (now.tokens > what.reused_tokens) {
     if (now.tier_key) {
       what.state = StateLoss::kStored;
@@ -342,9 +341,9 @@ std::string reason_text(const LeaseExplanation& what) {
       return "the next " + count(what.evicted_tokens, "token") + " were evicted " + eviction_text(what);
     case MissReason::kOtherAdapter:
       return count(what.other_tokens, "token") + " are cached " +
-             (what.other_adapter.empty() ? std::string("without an adapter")
-                                         : "for adapter \"" + what.other_adapter + "\", generation " +
-                                               std::to_string(what.other_generation));
+             (what.other_adapter.empty()
+                  ? std::string("without an adapter")
+                  : "for adapter \"" + what.other_adapter + "\", generation " + std::to_string(what.other_generation));
     case MissReason::kOtherTenant:
       return count(what.other_tokens, "token") + " are cached for another tenant";
     case MissReason::kDiffersThenEqual:
@@ -363,8 +362,8 @@ std::string reason_text(const LeaseExplanation& what) {
 }  // namespace
 
 std::string LeaseExplanation::describe() const {
-  std::string text = std::to_string(reused_tokens) + " of " + count(prompt_tokens, "token") +
-                     " reused: " + reason_text(*this) + ".";
+  std::string text =
+      std::to_string(reused_tokens) + " of " + count(prompt_tokens, "token") + " reused: " + reason_text(*this) + ".";
   if (published_since) text += " It is there now: it has been published since.";
   const bool may_be_evicted = reason >= MissReason::kOtherAdapter && evictions_forgotten;
   if (may_be_evicted) text += " It may have been evicted: not all evictions are remembered.";

@@ -22,6 +22,7 @@ RadixTree::Neighbours Index::neighbours(Position handle, std::size_t depth, cons
   RadixTree::Neighbours found;
   Position at;
   std::vector<TokenId> block(block_size());
+  std::vector<Stamp> stamps;  // of those found
   const auto consider = [&](const Edge& edge, std::uint32_t boundary) {
     const StoredTokens tokens = edge.tokens;
     tokens.read(boundary * block_size(), block);
@@ -31,15 +32,30 @@ RadixTree::Neighbours Index::neighbours(Position handle, std::size_t depth, cons
       return;
     }
     if (!found.nearest.empty() && common < found.nearest.front().common_tokens) return;
-    if (!found.nearest.empty() && common > found.nearest.front().common_tokens) found.nearest.clear();
-    if (found.nearest.size() == RadixTree::Neighbours::kNearestMax) return;
+    if (!found.nearest.empty() && common > found.nearest.front().common_tokens) {
+      found.nearest.clear();
+      stamps.clear();
+    }
+    const Stamp stamp = edge.end_stamp.load(std::memory_order_relaxed);
+    auto place = found.nearest.size();
+    if (place == RadixTree::Neighbours::kNearestMax) {
+      place = static_cast<std::size_t>(std::ranges::min_element(stamps) - stamps.begin());
+      if (stamps[place] >= stamp) return;
+    } else {
+      found.nearest.emplace_back();
+      stamps.emplace_back();
+    }
     const std::size_t blocks =
         std::min<std::size_t>(edge.resident - boundary, std::max<std::size_t>(1, what.tokens_max / block_size()));
-    found.nearest.push_back({.common_tokens = common, .tokens = std::vector<TokenId>(blocks * block_size())});
-    tokens.read(boundary * block_size(), found.nearest.back().tokens);
+    RadixTree::Neighbours::Neighbour& neighbour = found.nearest[place];
+    stamps[place] = stamp;
+    neighbour.common_tokens = common;
+    neighbour.tokens.resize(blocks * block_size());
+    tokens.read(boundary * block_size(), neighbour.tokens);
   };
 
-  // The caller's handle keeps `at` once it is known to be of this epoch; what hangs there may change between two pieces.
+  // The caller's handle keeps `at` once it is known to be of this epoch; what hangs there may change between two
+  // pieces.
   for (EdgeId from = kTop + 1, limit = 0; from == kTop + 1 || from < limit; from += kEdgesAtOnce) {
     const MutexLock lock(writer_);
     if (what.epoch != epoch_in_commit(what.adapter_id)) return {};
