@@ -14,6 +14,7 @@
 namespace cairn::replay {
 namespace {
 
+constexpr std::string_view kStateLabel = "  state missing";
 constexpr std::string_view kTailCause = "shorter_than_a_block";
 
 double share(std::uint64_t part, std::uint64_t whole) {
@@ -76,6 +77,9 @@ std::string_view age_name(const Workload& workload, std::size_t age) {
 }
 
 enum class Kind {
+  kStateNever,
+  kStateEvicted,
+  kStateReplaced,
   kEvicted,
   kOtherTenant,
   kOtherAdapter,
@@ -136,8 +140,14 @@ std::uint64_t parent_key(const Explanation& explanation) {
   return explanation.parent ? *explanation.parent + std::uint64_t{1} : 0;
 }
 
+Kind state_kind(StateLoss state) {
+  if (state == StateLoss::kEvicted) return Kind::kStateEvicted;
+  return state == StateLoss::kReplaced ? Kind::kStateReplaced : Kind::kStateNever;
+}
+
 void add_misses(const Workload& workload, const Explanation& explanation, std::size_t request, Groups& groups) {
   const TokenCauses& tokens = explanation.tokens;
+  groups.add({state_kind(explanation.state), 0}, tokens.stateless, request);
   if (tokens.evicted > 0) groups.add({Kind::kEvicted, age_class(workload, explanation)}, tokens.evicted, request);
   groups.add({Kind::kOtherTenant, workload[explanation.index].tenant}, tokens.other_tenant, request);
   groups.add({Kind::kOtherAdapter, workload[explanation.index].adapter}, tokens.other_adapter, request);
@@ -166,6 +176,17 @@ void put_into_words(const Workload& workload, const Key& key, const Explanation&
     group.to_do = to_do;
   };
   switch (key.first) {
+    case Kind::kStateNever:
+      return say(
+          name_of(MissCause::kStateMissing), "their KV was there, but no state was ever kept that deep",
+          "Keep states where prompts part: checkpoints (`--checkpoint-every`), if branch points are not enough.");
+    case Kind::kStateEvicted:
+      return say(name_of(MissCause::kStateMissing), "their KV was there, but the state at its end was evicted",
+                 "More slots for states: `cairn replay --sweep-snapshots` shows what they would give.");
+    case Kind::kStateReplaced:
+      return say(name_of(MissCause::kStateMissing),
+                 "their KV was there, but the state at its end made room for a later one of its session",
+                 "If sessions go back this often, keep states that do not move along: checkpoints.");
     case Kind::kEvicted:
       return say(name_of(MissCause::kEvicted),
                  fmt::format("evicted {} before they were asked for again", age_name(workload, key.second)),
@@ -230,6 +251,18 @@ std::string difference(const Workload& workload, const Explanation& explanation)
                      explanation.runs > 1 ? fmt::format(" in {} pieces", explanation.runs) : "");
 }
 
+std::string missing_state(const Workload& workload, const Explanation& explanation) {
+  std::string text = fmt::format("the KV of {} more was there, but no state; ", grouped(explanation.tokens.stateless));
+  if (explanation.state != StateLoss::kEvicted && explanation.state != StateLoss::kReplaced) {
+    return text + "none is known to have been kept there";
+  }
+  text += fmt::format("the one at token {} ", grouped(explanation.state_tokens));
+  text += explanation.state == StateLoss::kEvicted ? "was evicted" : "made room for a later one of its session";
+  if (explanation.state_evicted_by == explanation.index) return text + " for this request";
+  return text + fmt::format(" {} for {}", ago(workload, explanation.index, explanation.state_evicted_by),
+                            request_name(workload, explanation.state_evicted_by));
+}
+
 std::string reason(const Workload& workload, const Explanation& explanation) {
   const std::size_t index = explanation.index;
   switch (explanation.cause) {
@@ -237,6 +270,8 @@ std::string reason(const Workload& workload, const Explanation& explanation) {
       return "all full blocks";
     case MissCause::kTooShort:
       return "shorter than a block";
+    case MissCause::kStateMissing:
+      return missing_state(workload, explanation);
     case MissCause::kEvicted:
       return fmt::format("the next {} tokens were evicted {} for {}; last used by {}",
                          grouped(explanation.tokens.evicted), ago(workload, index, explanation.evicted_by),
@@ -273,7 +308,8 @@ std::string summary(const ExplainReport& report) {
     std::uint64_t tokens;
   };
   const std::array lines{Line{"prompt tokens", tokens.prompt},
-                         Line{"  matched", tokens.matched},
+                         Line{report.snapshots ? "  reused" : "  matched", tokens.matched},
+                         Line{kStateLabel, tokens.stateless},
                          Line{"  evicted", tokens.evicted},
                          Line{"  seen for another tenant", tokens.other_tenant},
                          Line{"  seen for another adapter", tokens.other_adapter},
@@ -282,13 +318,19 @@ std::string summary(const ExplainReport& report) {
                          Line{"  behind the last full block", tokens.too_short}};
   std::string text;
   for (const Line& line : lines) {
+    if (line.label == kStateLabel && !report.snapshots) continue;
     text += fmt::format("{:<33}  {:>15}  {:>9}\n", line.label, grouped(line.tokens),
                         percent(share(line.tokens, tokens.prompt)));
   }
-  text += fmt::format(
-      "With the same pool, the best choice of what to keep would match {}; had nothing been evicted, {}.\n",
-      percent(share(report.optimum_matched_tokens, tokens.prompt)),
-      percent(share(tokens.matched + tokens.evicted, tokens.prompt)));
+  if (report.snapshots) {
+    text += fmt::format("With a state wherever one is wanted, {} would be reused.\n",
+                        percent(share(tokens.matched + tokens.stateless, tokens.prompt)));
+  } else {
+    text += fmt::format(
+        "With the same pool, the best choice of what to keep would match {}; had nothing been evicted, {}.\n",
+        percent(share(report.optimum_matched_tokens, tokens.prompt)),
+        percent(share(tokens.matched + tokens.evicted, tokens.prompt)));
+  }
   if (!report.found_equal_again) {
     text += "Chained block ids: nothing can be equal again behind a difference, so it was not looked for.\n";
   }
@@ -298,6 +340,7 @@ std::string summary(const ExplainReport& report) {
 std::string cause_counts(const ExplainResult& result) {
   constexpr std::array<std::string_view, kMissCauses> kLabels{"nowhere: all full blocks were cached",
                                                               "the prompt is shorter than a block",
+                                                              "the KV was there, but no state",
                                                               "the next block had been evicted",
                                                               "seen for another tenant only",
                                                               "seen for another adapter only",
@@ -314,12 +357,28 @@ std::string cause_counts(const ExplainResult& result) {
 Json json_tokens(const TokenCauses& tokens) {
   return Json{{"prompt", tokens.prompt},
               {"matched", tokens.matched},
+              {"state_missing", tokens.stateless},
               {"evicted", tokens.evicted},
               {"other_tenant", tokens.other_tenant},
               {"other_adapter", tokens.other_adapter},
               {"equal_again", tokens.equal_again},
               {"never_seen", tokens.unseen},
               {"shorter_than_a_block", tokens.too_short}};
+}
+
+void add_state(const Workload& workload, const Explanation& explanation, Json& request) {
+  if (explanation.state != StateLoss::kEvicted && explanation.state != StateLoss::kReplaced) {
+    request["state"] = "never_kept";
+    return;
+  }
+  request["state"] = explanation.state == StateLoss::kEvicted ? "evicted" : "replaced";
+  request["state_tokens"] = explanation.state_tokens;
+  request["state_evicted_by_request"] = explanation.state_evicted_by + 1;
+  request["state_evicted_requests_ago"] = explanation.index - explanation.state_evicted_by;
+  if (workload.has_timestamps()) {
+    request["state_evicted_seconds_ago"] =
+        (workload[explanation.index].timestamp_ms - workload[explanation.state_evicted_by].timestamp_ms) / 1e3;
+  }
 }
 
 Json json_request(const Workload& workload, const Explanation& explanation) {
@@ -329,6 +388,9 @@ Json json_request(const Workload& workload, const Explanation& explanation) {
                {"tokens", json_tokens(explanation.tokens)}};
   if (workload.has_timestamps()) request["timestamp_ms"] = workload[explanation.index].timestamp_ms;
   switch (explanation.cause) {
+    case MissCause::kStateMissing:
+      add_state(workload, explanation, request);
+      break;
     case MissCause::kEvicted:
       request["evicted_by_request"] = explanation.evicted_by + 1;
       request["evicted_requests_ago"] = explanation.index - explanation.evicted_by;
@@ -389,6 +451,14 @@ std::string table(const Workload& workload, const ExplainReport& report, bool wi
                       report.replay.block_size, grouped(report.pool_blocks),
                       percent(share(report.pool_blocks, report.distinct_blocks)), grouped(report.distinct_blocks),
                       overlap_text(report.replay));
+  if (report.snapshots) {
+    text.pop_back();
+    text += fmt::format(
+        "          {} slots for states, {}\n\n", grouped(report.snapshots->slots),
+        report.snapshots->checkpoint_every_tokens == 0
+            ? "no checkpoints"
+            : fmt::format("checkpoints every {} tokens", grouped(report.snapshots->checkpoint_every_tokens)));
+  }
   text += summary(report) + "\n" + cause_counts(result) + "\n";
   const std::vector<MissGroup> groups = group_misses(workload, result);
   const std::size_t shown = std::min(groups.size(), ExplainReport::kGroupsShown);
@@ -427,8 +497,12 @@ std::string json(const Workload& workload, const ExplainReport& report, bool wit
                           {"output_tokens", report.output_tokens},
                           {"distinct_blocks", report.distinct_blocks}};
   add_bad_lines(report, document);
+  if (report.snapshots) {
+    document["settings"]["snapshots"] = report.snapshots->slots;
+    document["settings"]["checkpoint_every_tokens"] = report.snapshots->checkpoint_every_tokens;
+  }
   document["pool_blocks"] = report.pool_blocks;
-  document["optimum_matched_tokens"] = report.optimum_matched_tokens;
+  if (!report.snapshots) document["optimum_matched_tokens"] = report.optimum_matched_tokens;
   document["rejected"] = result.run.rejected;
   document["tokens"] = json_tokens(result.tokens);
   for (std::size_t i = 0; i < kMissCauses; ++i) {

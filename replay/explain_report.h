@@ -4,6 +4,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -39,7 +40,8 @@ struct ExplainReport : WorkloadSource {
   std::size_t pool_blocks = 0;
   std::size_t distinct_blocks = 0;
   ReplayOptions replay;
-  bool found_equal_again = true;  // ExplainOptions::find_equal_again
+  bool found_equal_again = true;               // ExplainOptions::find_equal_again
+  std::optional<SnapshotOptions> snapshots{};  // ExplainOptions::snapshots
   ExplainResult result;
   std::uint64_t optimum_matched_tokens = 0;  // find_optimum with the same pool
 };

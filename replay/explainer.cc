@@ -128,7 +128,7 @@ class SeenTrie {
   std::vector<TokenId> buffer_;
 };
 
-class Explainer final : public ReplayObserver {
+class Explainer final : public ReplayObserver, public VerifiedObserver {
  public:
   Explainer(const Workload& workload, const BlockTrace& blocks, const ExplainOptions& options)
       : workload_(workload),
@@ -152,12 +152,23 @@ class Explainer final : public ReplayObserver {
   }
 
   void on_admitted(std::size_t index, std::size_t matched_blocks) override;
+  void on_admitted(std::size_t index, const Lease& lease) override;
   void on_published(std::size_t index, std::span<const BlockId> table, std::span<const BlockId> taken) override;
+  void on_published(std::size_t index, const Lease& lease) override;
   void on_evicted(std::size_t index, std::span<const BlockId> blocks) override;
 
   ExplainResult take_result() { return std::move(result_); }
 
  private:
+  [[nodiscard]] bool is_hybrid() const { return options_.snapshots.has_value(); }
+  // Of the prompt, those that can match: a CacheManager leaves out the last token.
+  [[nodiscard]] std::size_t full_blocks(std::size_t index) const {
+    const std::size_t tokens = workload_[index].prompt_tokens;
+    return (is_hybrid() ? tokens - 1 : tokens) / block_size_;
+  }
+  [[nodiscard]] Number owner(BlockId block) const { return block < owner_.size() ? owner_[block] : kNobody; }
+  [[nodiscard]] std::size_t request_of(std::uint64_t admission) const;
+  void explain_rest(Explanation explanation, std::size_t matched_blocks);
   void explain_evicted(Explanation& explanation, std::size_t& depth) const;
   // Whoever had a block, where those of several are alike.
   struct Alike {
@@ -187,18 +198,59 @@ class Explainer final : public ReplayObserver {
   SeenWindows windows_;
   std::vector<TokenId> prompt_;
   std::vector<TokenId> other_;
+  std::vector<std::pair<std::uint64_t, std::size_t>>
+      admissions_;  // of a CacheManager, by number; and of which request
   ExplainResult result_;
 };
 
 void Explainer::on_admitted(std::size_t index, std::size_t matched_blocks) {
-  const Request& request = workload_[index];
-  const std::span<const Number> prompt = blocks_.prompt(index);
-  workload_.prompt(index, prompt_);
   Explanation explanation;
   explanation.index = index;
-  explanation.tokens.prompt = request.prompt_tokens;
   explanation.tokens.matched = matched_blocks * block_size_;
-  explanation.tokens.too_short = request.prompt_tokens % block_size_;
+  explain_rest(explanation, matched_blocks);
+}
+
+void Explainer::on_admitted(std::size_t index, const Lease& lease) {
+  const LeaseExplanation what = lease.explain();
+  admissions_.emplace_back(what.admission, index);
+  // Its own blocks were free, or were evicted for it: a manager evicts what is short, and no more.
+  for (const BlockId block : lease.block_table().subspan(lease.published_tokens() / block_size_)) {
+    if (owner(block) == kNobody) continue;
+    on_evicted(index, {&block, 1});
+    owner_[block] = kNobody;
+  }
+  Explanation explanation;
+  explanation.index = index;
+  explanation.tokens.matched = what.reused_tokens;
+  explanation.tokens.stateless = what.matched_tokens - what.reused_tokens;
+  if (explanation.tokens.stateless > 0) {
+    explanation.cause = MissCause::kStateMissing;
+    explanation.state = what.state;
+    explanation.state_tokens = what.state_tokens;
+    if (what.state == StateLoss::kEvicted || what.state == StateLoss::kReplaced) {
+      explanation.state_evicted_by = request_of(what.evicted_for_admission);
+    }
+  }
+  explain_rest(explanation, what.matched_tokens / block_size_);
+}
+
+// Some admissions were refused: their requests were admitted by the next one that was not.
+std::size_t Explainer::request_of(std::uint64_t admission) const {
+  const auto found =
+      std::ranges::lower_bound(admissions_, admission, {}, &std::pair<std::uint64_t, std::size_t>::first);
+  if (found == admissions_.end()) {
+    throw ReplayError(fmt::format("a lease names admission {} as the reason, and there is none yet", admission));
+  }
+  return found->second;
+}
+
+void Explainer::explain_rest(Explanation explanation, std::size_t matched_blocks) {
+  const std::size_t index = explanation.index;
+  const Request& request = workload_[index];
+  const std::span<const Number> prompt = blocks_.prompt(index).first(full_blocks(index));
+  workload_.prompt(index, prompt_);
+  explanation.tokens.prompt = request.prompt_tokens;
+  explanation.tokens.too_short = request.prompt_tokens - prompt.size() * block_size_;
   std::size_t depth = matched_blocks;
   if (prompt.empty()) {
     explanation.cause = MissCause::kTooShort;
@@ -215,24 +267,27 @@ void Explainer::on_admitted(std::size_t index, std::size_t matched_blocks) {
 }
 
 void Explainer::explain_evicted(Explanation& explanation, std::size_t& depth) const {
-  const std::span<const Number> prompt = blocks_.prompt(explanation.index);
+  const std::span<const Number> prompt = blocks_.prompt(explanation.index).first(full_blocks(explanation.index));
   const std::size_t first = depth;
   while (depth < prompt.size() && seen_.contains(prompt[depth])) ++depth;
   if (depth == first) return;
-  if (evicted_by_[prompt[first]] == kNobody) {
+  std::size_t evicted_by = evicted_by_[prompt[first]];
+  // Of what was evicted for an admission that was refused all the same, nobody tells: it was this request's.
+  if (evicted_by == kNobody && is_hybrid()) evicted_by = explanation.index;
+  if (evicted_by == kNobody) {
     throw ReplayError(fmt::format("request {}: block {} of its prompt was seen, was never evicted, and is not cached",
                                   explanation.index + 1, first));
   }
-  explanation.cause = MissCause::kEvicted;
+  if (explanation.cause == MissCause::kNone) explanation.cause = MissCause::kEvicted;
   explanation.tokens.evicted = (depth - first) * block_size_;
-  explanation.evicted_by = evicted_by_[prompt[first]];
+  explanation.evicted_by = evicted_by;
   explanation.last_used_by = seen_.last(prompt[first]);
 }
 
 void Explainer::explain_other(const std::optional<Alike>& alike, MissCause cause, std::uint64_t TokenCauses::* tokens,
                               Explanation& explanation, std::size_t& depth) const {
   if (!alike) return;
-  const std::span<const Number> prompt = alike->blocks.prompt(explanation.index);
+  const std::span<const Number> prompt = alike->blocks.prompt(explanation.index).first(full_blocks(explanation.index));
   const std::size_t first = depth;
   while (depth < prompt.size() && alike->last[prompt[depth]] != kNobody) ++depth;
   if (depth == first) return;
@@ -245,7 +300,7 @@ void Explainer::explain_other(const std::optional<Alike>& alike, MissCause cause
 // From the block at `depth` on: never seen at this place.
 void Explainer::explain_unseen(Explanation& explanation, std::size_t depth) {
   const std::size_t from = depth * block_size_;
-  explanation.tokens.unseen = (blocks_.prompt(explanation.index).size() - depth) * block_size_;
+  explanation.tokens.unseen = (full_blocks(explanation.index) - depth) * block_size_;
   std::optional<EqualAgain> equal;
   if (options_.find_equal_again) equal = find_equal_again(explanation, from);
   if (explanation.cause != MissCause::kNone) return;
@@ -286,7 +341,7 @@ std::optional<Explainer::EqualAgain> Explainer::find_equal_again(Explanation& ex
   workload_.sequence(other, 0, std::numeric_limits<std::size_t>::max(), other_);
   EqualAgain equal{.other = other, .how = compare_sequences(other_, prompt_, matches, from)};
   // Only full blocks could have been cached.
-  const std::size_t full = prompt_.size() / block_size_ * block_size_;
+  const std::size_t full = full_blocks(explanation.index) * block_size_;
   std::size_t tokens = 0;
   for (const auto& [begin, end] : equal.how.stretches) {
     tokens += std::min<std::size_t>(end, full) - std::min<std::size_t>(begin, full);
@@ -322,6 +377,15 @@ void Explainer::on_published(std::size_t index, std::span<const BlockId> table, 
   windows_.add({.sequence = request, .adapter = workload_[index].context()}, other_, first_new * block_size_);
 }
 
+void Explainer::on_published(std::size_t index, const Lease& lease) {
+  const std::span<const BlockId> table = lease.block_table().first(lease.published_tokens() / block_size_);
+  const std::span<const Number> sequence = blocks_.sequence(index);
+  // Those that the cache had already come first.
+  std::size_t had = 0;
+  while (had < table.size() && owner(table[had]) == sequence[had]) ++had;
+  on_published(index, table, table.subspan(had));
+}
+
 void Explainer::on_evicted(std::size_t index, std::span<const BlockId> blocks) {
   for (const BlockId block : blocks) evicted_by_[owner_[block]] = static_cast<std::uint32_t>(index);
 }
@@ -330,13 +394,15 @@ void Explainer::on_evicted(std::size_t index, std::span<const BlockId> blocks) {
 
 std::string_view name_of(MissCause cause) {
   constexpr std::array<std::string_view, kMissCauses> kNames{
-      "none", "too_short", "evicted", "other_tenant", "other_adapter", "differs_then_equal", "differs", "never_seen"};
+      "none",          "too_short",          "state_missing", "evicted",   "other_tenant",
+      "other_adapter", "differs_then_equal", "differs",       "never_seen"};
   return kNames[static_cast<std::size_t>(cause)];
 }
 
 TokenCauses& TokenCauses::operator+=(const TokenCauses& other) {
   prompt += other.prompt;
   matched += other.matched;
+  stateless += other.stateless;
   evicted += other.evicted;
   other_tenant += other.other_tenant;
   other_adapter += other.other_adapter;
@@ -346,25 +412,65 @@ TokenCauses& TokenCauses::operator+=(const TokenCauses& other) {
   return *this;
 }
 
+namespace {
+
+RunResult run_index(const Workload& workload, const ExplainOptions& options, Explainer& explainer) {
+  RadixTree tree({.block_size = options.replay.block_size});
+  SimulatedBlockPool pool(options.pool_blocks);
+  ReplayOptions replay = options.replay;
+  replay.observer = &explainer;
+  return Replayer(tree, pool, workload, replay).run();
+}
+
+// Matched is what was reused.
+RunResult run_of(const VerifiedResult& verified) {
+  RunResult run;
+  run.requests = verified.requests;
+  run.rejected = verified.rejected;
+  run.first_rejected = verified.first_rejected;
+  run.waited = verified.waited;
+  run.prompt_tokens = verified.prompt_tokens;
+  run.matched_tokens = run.reused_tokens = verified.reused_tokens;
+  run.output_tokens = verified.output_tokens;
+  run.created_blocks = verified.published_blocks;
+  run.evicted_blocks = verified.evicted_blocks;
+  run.peak_blocks = verified.peak_blocks;
+  run.peak_running = verified.peak_running;
+  run.pool_blocks = verified.pool_blocks;
+  run.wall_time_s = verified.wall_time_s;
+  return run;
+}
+
+}  // namespace
+
 ExplainResult explain(const Workload& workload, const BlockTrace& blocks, const ExplainOptions& options) {
   if (blocks.block_size() != options.replay.block_size) {
     throw std::invalid_argument(fmt::format("block_size {}: the blocks are numbered for a block size of {}",
                                             options.replay.block_size, blocks.block_size()));
   }
   Explainer explainer(workload, blocks, options);
-  RadixTree tree({.block_size = options.replay.block_size});
-  SimulatedBlockPool pool(options.pool_blocks);
-  ReplayOptions replay = options.replay;
-  replay.observer = &explainer;
-  RunResult run = Replayer(tree, pool, workload, replay).run();
-  run.name = "lru";
-  ExplainResult result = explainer.take_result();
+  RunResult run;
+  ExplainResult result;
+  if (options.snapshots) {
+    const VerifiedResult verified =
+        replay_verified(workload, options.pool_blocks,
+                        {.replay = options.replay, .snapshots = options.snapshots, .observer = &explainer});
+    run = run_of(verified);
+    result = explainer.take_result();
+    if (result.tokens.stateless != verified.stateless_tokens) {
+      throw ReplayError("the tokens that lack a state do not add up to the replayed ones");
+    }
+  } else {
+    run = run_index(workload, options, explainer);
+    result = explainer.take_result();
+  }
   const TokenCauses& tokens = result.tokens;
   if (tokens.matched != run.matched_tokens || tokens.prompt != run.prompt_tokens ||
-      tokens.prompt != tokens.matched + tokens.evicted + tokens.other_tenant + tokens.other_adapter +
-                           tokens.equal_again + tokens.unseen + tokens.too_short) {
+      tokens.prompt != tokens.matched + tokens.stateless + tokens.evicted + tokens.other_tenant +
+                           tokens.other_adapter + tokens.equal_again + tokens.unseen + tokens.too_short) {
     throw ReplayError("the explained tokens do not add up to the replayed ones");
   }
+  run.name = "lru";
   result.run = std::move(run);
   return result;
 }

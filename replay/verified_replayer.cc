@@ -181,6 +181,7 @@ CacheManagerOptions VerifiedReplayer::manager_options() const {
     manager.checkpoint_every_tokens = snapshots->checkpoint_every_tokens;
   }
   if (options_.tiers) manager.spill = options_.tiers->spill;
+  if (options_.observer != nullptr) manager.evictions_remembered_max = VerifiedReplayOptions::kEvictionsExplained;
   return manager;
 }
 
@@ -206,7 +207,9 @@ void VerifiedReplayer::admit(std::size_t index) {
   prompt_tokens_ += workload_[index].prompt_tokens;
   result_.output_tokens += workload_[index].output_length;
   result_.peak_blocks = std::max(result_.peak_blocks, blocks_->used_blocks());
+  if (options_.observer != nullptr) options_.observer->on_admitted(index, sequence.lease());
   prefill(sequence);
+  if (options_.observer != nullptr) options_.observer->on_published(index, sequence.lease());
   running_.add(index, Running{.index = index, .sequence = std::move(sequence)});
 }
 
@@ -296,6 +299,10 @@ void VerifiedReplayer::finish(Running running) {
                                       sequence.name(), missing, sequence.computed_tokens()));
       }
     }
+  }
+  if (options_.observer != nullptr) {
+    sequence.publish();
+    options_.observer->on_published(running.index, sequence.lease());
   }
   sequence.finish();
 }

@@ -3,6 +3,7 @@
 #define CAIRN_REPLAY_VERIFIED_REPLAYER_H_
 
 #include <cairn/cache_manager.h>
+#include <cairn/lease.h>
 
 #include <cstddef>
 #include <cstdint>
@@ -30,11 +31,28 @@ struct SnapshotOptions {
   bool last_token = false;
 };
 
+// Told of what happens in a verified replay, as it happens, by the thread that replays.
+class VerifiedObserver {
+ public:
+  VerifiedObserver() = default;
+  VerifiedObserver(const VerifiedObserver&) = delete;
+  VerifiedObserver& operator=(const VerifiedObserver&) = delete;
+  virtual ~VerifiedObserver() = default;
+
+  // The lease has what it reuses, and room for the rest. Nothing of it is published yet.
+  virtual void on_admitted(std::size_t index, const Lease& lease) = 0;
+  // Its prompt is published; then once more, with its output, just before it finishes.
+  virtual void on_published(std::size_t index, const Lease& lease) = 0;
+};
+
 struct VerifiedReplayOptions {
-  ReplayOptions replay{};
+  ReplayOptions replay{};  // but for its observer
   std::size_t prefill_chunk_tokens = 2048;
   std::optional<SnapshotOptions> snapshots{};  // none: attention layers alone
   std::optional<TierOptions> tiers{};          // none: what leaves memory is gone
+  // Must outlive the replay. With it the manager remembers up to kEvictionsExplained evictions for Lease::explain.
+  static constexpr std::size_t kEvictionsExplained = std::size_t{1} << 24;
+  VerifiedObserver* observer = nullptr;
   // Leaves out the first `skip` requests of the workload, and ends after `stop_after` more.
   std::size_t skip = 0;
   std::size_t stop_after = std::numeric_limits<std::size_t>::max();

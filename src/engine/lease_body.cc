@@ -557,6 +557,7 @@ void Lease::Body::publish_capture(const Capture& capture) {
   }
   (kept ? core_->counts().captures_published : core_->counts().captures_abandoned).add(1);
   if (kept) core_->snapshot_kinds().published(origin_of(capture.kind));
+  if (!kept) core_->evicted_memory().set_snapshot(capture.slot, {});
 }
 
 // It is not published, and its slot goes back.

@@ -679,7 +679,8 @@ TEST(ExplainBesideOthers, EachAnswerIsOneThatItsOwnRequestCanHave) {
       std::mt19937_64 random(thread);
       for (std::size_t i = 0; i < kRequests; ++i) {
         const auto family = static_cast<TokenId>(random() % 4 * 1000);
-        const Tokens prompt = joined({counting(family, 20), counting(family + 100 + static_cast<TokenId>(random() % 3), 21)});
+        const Tokens prompt =
+            joined({counting(family, 20), counting(family + 100 + static_cast<TokenId>(random() % 3), 21)});
         const bool law = random() % 4 == 0;
         Admission admission = manager.admit({.tokens = prompt, .adapter = law ? "law" : ""});
         if (!admission.lease) continue;

@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <array>
 #include <cstdio>
+#include <map>
 #include <nlohmann/json.hpp>
 #include <numeric>
 #include <random>
@@ -196,6 +197,160 @@ TEST(Explainer, FindsEveryPlantedCauseAndNoOther) {
     EXPECT_EQ(recall, 1.0);
     EXPECT_GE(planted[i], 200U);
   }
+}
+
+// ---- States, planted in the workload of a hybrid model ----
+
+// No prompt ends within a block, so a prompt's state is kept one block below its end, where its KV ends the next time:
+// the last token is always computed. Rounds about a prompt that nobody had before; no token is used twice.
+class PlantedStates {
+ public:
+  struct Expected {
+    MissCause cause = MissCause::kNone;
+    StateLoss state = StateLoss::kNone;
+    std::size_t stateless = 0;
+    std::size_t state_tokens = 0;
+  };
+  static constexpr std::size_t kSlots = 16;
+
+  PlantedStates(std::uint64_t seed, std::size_t rounds) : random_(seed) {
+    for (std::size_t round = 0; round < rounds; ++round) add_round();
+  }
+
+  [[nodiscard]] const Workload& workload() const { return workload_; }
+  [[nodiscard]] const std::vector<Expected>& expected() const { return expected_; }
+
+ private:
+  std::size_t from_to(std::size_t low, std::size_t high) { return low + random_() % (high - low + 1); }
+  // So many blocks of tokens that are nowhere else.
+  Tokens fresh(std::size_t blocks) {
+    Tokens tokens(blocks * kBlockSize);
+    std::iota(tokens.begin(), tokens.end(), next_token_);
+    next_token_ += static_cast<TokenId>(tokens.size());
+    return tokens;
+  }
+  static Tokens start_and(const Tokens& start, std::size_t blocks, const Tokens& rest) {
+    Tokens all(start.begin(), start.begin() + static_cast<std::ptrdiff_t>(blocks * kBlockSize));
+    all.insert(all.end(), rest.begin(), rest.end());
+    return all;
+  }
+  void add(const Tokens& tokens, SessionHash session, const Expected& expected) {
+    const TokenRun run = workload_.store(tokens);
+    workload_.add({.session = session, .line = workload_.size() + 1, .output_length = 1}, {&run, 1}, {});
+    expected_.push_back(expected);
+  }
+
+  void add_round() {
+    const std::size_t blocks = from_to(6, 10);
+    const Tokens base = fresh(blocks);
+    const std::size_t end = (blocks - 1) * kBlockSize;
+    const SessionHash session = from_to(0, 2) == 0 ? ++sessions_ : 0;
+    add(base, session, {.cause = MissCause::kNeverSeen});
+    if (session != 0) {
+      // The next turn begins at the block whose state was not kept, and takes the tail along.
+      add(start_and(base, blocks, fresh(3)), session,
+          {.cause = MissCause::kStateMissing, .state = StateLoss::kNeverTaken, .stateless = kBlockSize});
+      add(base, session,
+          {.cause = MissCause::kStateMissing, .state = StateLoss::kReplaced, .stateless = end, .state_tokens = end});
+      return;
+    }
+    if (from_to(0, 1) == 0) add(base, 0, {.cause = MissCause::kNone});
+    if (from_to(0, 1) == 0) {
+      const std::size_t common = from_to(1, blocks - 2);
+      add(start_and(base, common, fresh(4)), 0,
+          {.cause = MissCause::kStateMissing, .state = StateLoss::kNeverTaken, .stateless = common * kBlockSize});
+    }
+    bases_.push_back(base);
+    if (bases_.size() > 2 * kSlots) {  // each had a state of its own since
+      const Tokens& old = bases_[bases_.size() - 1 - 2 * kSlots];
+      const std::size_t old_end = old.size() - kBlockSize;
+      add(old, 0,
+          {.cause = MissCause::kStateMissing,
+           .state = StateLoss::kEvicted,
+           .stateless = old_end,
+           .state_tokens = old_end});
+    }
+  }
+
+  std::mt19937_64 random_;
+  TokenId next_token_ = 0;
+  SessionHash sessions_ = 0;
+  Workload workload_;
+  std::vector<Tokens> bases_;
+  std::vector<Expected> expected_;
+};
+
+TEST(Explainer, FindsEveryPlantedLossOfAStateAndNoOther) {
+  const auto name = [](MissCause cause, StateLoss state) {
+    constexpr std::array<const char*, 5> kNames{"", ": never kept", ": evicted", ": replaced", ": stored"};
+    return std::string(name_of(cause)) + kNames.at(static_cast<std::size_t>(state));
+  };
+  struct Count {
+    std::size_t planted = 0;
+    std::size_t found = 0;
+    std::size_t right = 0;
+  };
+  std::map<std::string, Count> counts;
+  for (std::uint64_t seed = 1; seed <= 4; ++seed) {
+    const PlantedStates plants(seed, 150);
+    const ExplainResult result =
+        explain(plants.workload(), BlockTrace(plants.workload(), kBlockSize),
+                {.pool_blocks = 20'000,
+                 .replay = {.block_size = kBlockSize},
+                 .snapshots = SnapshotOptions{.slots = PlantedStates::kSlots, .slot_bytes = 64}});
+    ASSERT_EQ(result.requests.size(), plants.expected().size());
+    for (std::size_t i = 0; i < result.requests.size(); ++i) {
+      const PlantedStates::Expected& expected = plants.expected()[i];
+      const Explanation& explanation = result.requests[i];
+      SCOPED_TRACE(testing::Message() << "seed " << seed << ", request " << i + 1 << ": "
+                                      << describe(plants.workload(), explanation));
+      const std::string planted = name(expected.cause, expected.state);
+      const std::string found = name(explanation.cause, explanation.state);
+      EXPECT_EQ(found, planted);
+      ++counts[planted].planted;
+      ++counts[found].found;
+      if (planted == found) ++counts[planted].right;
+      EXPECT_EQ(explanation.tokens.stateless, expected.stateless);
+      EXPECT_EQ(explanation.state_tokens, expected.state_tokens);
+      if (expected.state == StateLoss::kReplaced) EXPECT_EQ(explanation.state_evicted_by, i - 1);
+      if (expected.state == StateLoss::kEvicted) EXPECT_LT(explanation.state_evicted_by, i);
+    }
+    std::uint64_t grouped_tokens = 0;
+    for (const MissGroup& group : group_misses(plants.workload(), result)) grouped_tokens += group.tokens;
+    EXPECT_EQ(grouped_tokens, result.tokens.prompt - result.tokens.matched);
+  }
+  for (const auto& [what, count] : counts) {
+    const double precision = static_cast<double>(count.right) / static_cast<double>(count.found);
+    const double recall = static_cast<double>(count.right) / static_cast<double>(count.planted);
+    std::printf("%-28s planted %4zu  found %4zu  precision %.3f  recall %.3f\n", what.c_str(), count.planted,
+                count.found, precision, recall);
+    EXPECT_EQ(precision, 1.0) << what;
+    EXPECT_EQ(recall, 1.0) << what;
+    EXPECT_GE(count.planted, 100U) << what;
+  }
+  EXPECT_EQ(counts.size(), 5U);
+}
+
+// Blocks that a hybrid model's manager evicts are told as those of an index are.
+TEST(Explainer, OfAHybridModelBlocksAreExplainedAsWithoutStates) {
+  const Planted plants(3, 30);
+  const BlockTrace blocks(plants.workload(), kBlockSize);
+  const ExplainResult result = explain(plants.workload(), blocks,
+                                       {.pool_blocks = 1000,
+                                        .replay = {.block_size = kBlockSize},
+                                        .snapshots = SnapshotOptions{.slots = 3, .slot_bytes = 64}});
+  const ExplainResult index = explained(plants.workload(), 1000, {.block_size = kBlockSize});
+  std::size_t evicted = 0;
+  for (std::size_t i = 0; i < result.requests.size(); ++i) {
+    const Explanation& explanation = result.requests[i];
+    if (plants.expected()[i].cause != MissCause::kEvicted) continue;
+    SCOPED_TRACE(testing::Message() << "request " << i + 1 << ": " << describe(plants.workload(), explanation));
+    EXPECT_GT(explanation.tokens.evicted, 0U);
+    EXPECT_LT(explanation.evicted_by, i);
+    EXPECT_GE(explanation.evicted_by + 40, index.requests[i].evicted_by);
+    ++evicted;
+  }
+  EXPECT_EQ(evicted, 20U);
 }
 
 // ---- Each by hand ----
@@ -389,6 +544,39 @@ TEST(ExplainReport, SumsUpCausesWithAnExampleAndWhatToDo) {
   EXPECT_EQ(document.at("requests").size(), 7U);
   EXPECT_EQ(document.at("requests").at(6).at("nearest_request"), 6);
   EXPECT_FALSE(Json::parse(json(workload, report, false)).contains("requests"));
+}
+
+TEST(ExplainReport, SaysWhatStatesAHybridModelMissed) {
+  const std::vector<Line> lines = {{.prompt = "aabbccdd", .output_length = 1},
+                                   {.prompt = "aabbxxyy", .output_length = 1},
+                                   {.prompt = "eeffgghh", .output_length = 1},
+                                   {.prompt = "aabbccdd", .output_length = 1}};
+  const Workload workload = workload_of(lines);
+  ExplainReport report;
+  report.builtin = BuiltinWorkloadOptions{};
+  report.replay = {.block_size = 2};
+  report.pool_blocks = 50;
+  report.snapshots = SnapshotOptions{.slots = 1, .slot_bytes = 64};
+  report.result = explain(workload, BlockTrace(workload, 2),
+                          {.pool_blocks = 50, .replay = report.replay, .snapshots = report.snapshots});
+  const std::string text = table(workload, report, true);
+  EXPECT_THAT(
+      text,
+      AllOf(HasSubstr("1 slots for states, no checkpoints"), HasSubstr("state missing"),
+            HasSubstr("With a state wherever one is wanted, 31.25 % would be reused."),
+            HasSubstr("0 of 8 tokens matched; the KV of 4 more was there, but no state; none is known"),
+            HasSubstr(
+                "0 of 8 tokens matched; the KV of 6 more was there, but no state; the one at token 6 was evicted 2 "
+                "requests and 0.0 s ago for request 2 (line 2, at 0.0 s)"),
+            HasSubstr("To do: More slots for states: `cairn replay --sweep-snapshots`")));
+  const Json document = Json::parse(json(workload, report, true));
+  EXPECT_EQ(document.at("settings").at("snapshots"), 1);
+  EXPECT_FALSE(document.contains("optimum_matched_tokens"));
+  EXPECT_EQ(document.at("tokens").at("state_missing"), 10);
+  EXPECT_EQ(document.at("requests").at(1).at("state"), "never_kept");
+  EXPECT_EQ(document.at("requests").at(3).at("state"), "evicted");
+  EXPECT_EQ(document.at("requests").at(3).at("state_tokens"), 6);
+  EXPECT_EQ(document.at("requests").at(3).at("state_evicted_by_request"), 2);
 }
 
 TEST(ExplainReport, SaysWhatTenantsAskedForThatOthersHad) {

@@ -2,6 +2,7 @@
 
 #include <CLI/CLI.hpp>
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "output_file.h"
@@ -9,6 +10,7 @@
 #include "replay/block_trace.h"
 #include "replay/explain_report.h"
 #include "replay/optimum.h"
+#include "replay/verified_replayer.h"
 #include "workload_options.h"
 
 namespace cairn::tool {
@@ -21,14 +23,22 @@ constexpr const char* kExamples = R"(Examples:
       and a line for each request: where its cached prefix ended, and why
   cairn explain tokens.jsonl --requests --json - | jq '.requests[41]'
       why was the 42nd request not cached?
+  cairn explain agents.jsonl.zst --trace-block-size 64 --snapshots 200
+      a hybrid model: also where the KV was there, but no state of its
+      recurrent layers
   cairn explain
       the same of the built-in workload
 
 What the causes mean: docs/insight.md. Formats of traces: docs/trace-formats.md.)";
 
+constexpr std::size_t kStateBytes = 64;  // of the stand-in for a model: enough to tell any two apart
+constexpr std::size_t kSnapshotsMax = 10'000'000;
+
 struct Arguments {
   WorkloadArguments workload;
   EngineArguments engine;
+  std::optional<std::size_t> snapshots;
+  std::size_t checkpoint_every = 0;
   bool requests = false;
   std::string json;
 };
@@ -41,17 +51,26 @@ void run(const Arguments& arguments) {
   const replay::BlockTrace blocks(workload, report.replay.block_size);
   report.distinct_blocks = blocks.distinct();
   report.pool_blocks = report.pool.blocks(report.replay.block_size, blocks.distinct());
+  if (arguments.snapshots) {
+    report.snapshots = replay::SnapshotOptions{.slots = *arguments.snapshots,
+                                               .slot_bytes = kStateBytes,
+                                               .checkpoint_every_tokens = arguments.checkpoint_every};
+  }
   // Chained ids name their whole prefix: what follows a difference is never equal.
   report.found_equal_again = !report.trace || report.trace->format == replay::TraceFormat::kTokens ||
                              report.trace->options.ids == replay::BlockIdKind::kPlain;
   {
     ProgressMeter progress(workload.size(), "explained", "requests");
-    replay::ExplainOptions options{
-        .pool_blocks = report.pool_blocks, .replay = report.replay, .find_equal_again = report.found_equal_again};
+    replay::ExplainOptions options{.pool_blocks = report.pool_blocks,
+                                   .replay = report.replay,
+                                   .find_equal_again = report.found_equal_again,
+                                   .snapshots = report.snapshots};
     options.replay.on_request_done = [&progress] { progress.add_one(); };
     report.result = replay::explain(workload, blocks, options);
-    report.optimum_matched_tokens =
-        replay::find_optimum(workload, blocks, report.pool_blocks, report.replay).matched_tokens;
+    if (!report.snapshots) {  // it knows nothing of states
+      report.optimum_matched_tokens =
+          replay::find_optimum(workload, blocks, report.pool_blocks, report.replay).matched_tokens;
+    }
   }
   if (arguments.json == "-") {
     write_to_stdout(replay::json(workload, report, arguments.requests));
@@ -72,6 +91,20 @@ void add_explain_command(CLI::App& app) {
   const auto arguments = std::make_shared<Arguments>();
   add_workload_options(*command, arguments->workload, "--workload-requests");
   add_engine_options(*command, arguments->engine);
+  constexpr const char* kGroup = "Hybrid models";
+  auto* snapshots =
+      command
+          ->add_option("--snapshots", arguments->snapshots,
+                       "Slots for states of recurrent layers. Replays with the verifying engine: takes longer")
+          ->check(CLI::Range(std::size_t{1}, kSnapshotsMax))
+          ->type_name("N")
+          ->group(kGroup);
+  command
+      ->add_option("--checkpoint-every", arguments->checkpoint_every,
+                   "A state is kept every so many tokens as well; a multiple of the block size")
+      ->type_name("TOKENS")
+      ->needs(snapshots)
+      ->group(kGroup);
   command->add_flag("--requests", arguments->requests, "A line for each request as well");
   command
       ->add_option("--json", arguments->json,
