@@ -9,14 +9,14 @@
 #include <thread>
 #include <utility>
 
-#include "engine/engine_fixture.h"
 #include "engine/evicted_memory.h"
+#include "engine/tiers_fixture.h"
 
 namespace cairn {
 namespace {
 
-using testing::AllOf;
-using testing::HasSubstr;
+using ::testing::AllOf;
+using ::testing::HasSubstr;
 
 Tokens counting(TokenId first, std::size_t count) {
   Tokens result(count);
@@ -357,6 +357,51 @@ TEST_F(ExplainRecurrentTest, APurelyRecurrentModelMissesStatesAlone) {
   EXPECT_EQ(what.state_tokens, 7U);
 }
 
+// ---- With a store ----
+
+class ExplainStoreTest : public TiersTest {
+ protected:
+  const Tokens prompt_ = tokens("aaaa bbbb cccc d");
+  const Request request_{.tokens = prompt_};
+
+  void start_stored() {
+    start({});
+    cache(request_);
+    push_out_blocks();
+  }
+};
+
+TEST_F(ExplainStoreTest, WhatIsStoredAndNotFetchedIsNeitherEvictedNorNeverSeen) {
+  start_stored();
+  const Lease lease = admit({.tokens = prompt_, .no_fetch = true});
+  const LeaseExplanation what = lease.explain();
+  EXPECT_EQ(reason(what), "stored");
+  EXPECT_EQ(what.stored_tokens, 12U);
+  EXPECT_EQ(what.describe(), "0 of 13 tokens reused: the next 12 tokens are in the store, and were not fetched.");
+}
+
+TEST_F(ExplainStoreTest, ALeaseThatIsLoadingIsExplainedWhenThatIsOver) {
+  start_stored();
+  store_->hold_gets(true);
+  const Lease lease = admit(request_);
+  expect_refusal([&] { (void)lease.explain(); }, {"explain", "loading"});
+  EXPECT_EQ(store_->answer_gets(), 3U);
+  const LeaseExplanation what = lease.explain();
+  EXPECT_EQ(reason(what), "none");
+  EXPECT_EQ(what.reused_tokens, 12U);
+}
+
+TEST_F(ExplainStoreTest, AStateThatIsStoredAndNotFetchedIsNamed) {
+  start({.blocks = 8, .slots = 1});
+  cache(request_, {8});
+  cache({.tokens = tokens("xyz")}, {2});
+  const Lease lease = admit({.tokens = prompt_, .no_fetch = true});
+  const LeaseExplanation what = lease.explain();
+  EXPECT_EQ(reason(what), "stored");
+  EXPECT_EQ(what.state, StateLoss::kStored);
+  EXPECT_EQ(what.state_tokens, 8U);
+}
+
 // ---- What left, by itself ----
 
 TEST(EvictedMemory, RemembersNoMoreThanItMayAndTheNewestOfThose) {
@@ -529,7 +574,7 @@ void plant_blocks(std::uint64_t seed, Score& score) {
     bases.push_back(base);
     const auto expect = [&](const char* planted, const Request& request) {
       const LeaseExplanation what = planter.play(request);
-      SCOPED_TRACE(testing::Message() << "seed " << seed << ", round " << round << ": " << what.describe());
+      SCOPED_TRACE(::testing::Message() << "seed " << seed << ", round " << round << ": " << what.describe());
       EXPECT_EQ(reason(what), planted);
       score.count(planted, reason(what));
       return what;
@@ -619,7 +664,7 @@ void plant_states(std::uint64_t seed, Score& score) {
     const auto session = static_cast<SessionHash>(round + 1);
     const int what_to_plant = static_cast<int>(planter.from_to(0, 3));
     const auto expect = [&](const char* planted, const LeaseExplanation& what) {
-      SCOPED_TRACE(testing::Message() << "seed " << seed << ", round " << round << ": " << what.describe());
+      SCOPED_TRACE(::testing::Message() << "seed " << seed << ", round " << round << ": " << what.describe());
       EXPECT_EQ(state_reason(what), planted);
       score.count(planted, state_reason(what));
     };
