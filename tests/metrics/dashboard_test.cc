@@ -42,7 +42,6 @@ std::string wrong_with(const std::string& query, const std::string& legend = {})
   rest = std::regex_replace(rest, std::regex(R"(\[(\$__\w+|\d+\w(:\d+\w)?)\])"), "");  // ranges
   rest = std::regex_replace(rest, std::regex(R"(\b\d+(\.\d+)?(e-?\d+)?\b)"), "");      // numbers
   Labels labels = kOfTargets;
-  std::set<std::string> asked;  // labels, with the metrics' own in `labels`
 
   // Selectors: each label of one has to be the metric's.
   std::size_t metrics = 0;
@@ -70,22 +69,22 @@ std::string wrong_with(const std::string& query, const std::string& legend = {})
   without_selectors += rest.substr(from);
   if (metrics == 0) return "it asks for no metric";
 
-  // Groupings, and names in legends: labels of any metric of the query.
-  const std::regex grouping(R"(\b(by|without|on|ignoring)\s*\(([^)]*)\))");
+  // Groupings: labels of any metric of the query. Legends: labels that the results still have.
+  Labels kept = labels;
+  if (std::regex_search(without_selectors, std::regex(R"(\b(sum|min|max|avg)\b)"))) kept.clear();
+  const std::regex grouping(R"(\b(by|without|on|ignoring|group_left)\s*\(([^)]*)\))");
   const std::regex word(R"([A-Za-z_]\w*)");
   for (std::sregex_iterator group(without_selectors.begin(), without_selectors.end(), grouping), end; group != end;
        ++group) {
     const std::string inside = (*group)[2];
     for (std::sregex_iterator label(inside.begin(), inside.end(), word); label != end; ++label) {
-      asked.insert(label->str());
+      if (!labels.contains(label->str())) return "no metric here has a label " + label->str();
+      if ((*group)[1] == "by") kept.insert(label->str());
     }
   }
   const std::regex placeholder(R"(\{\{\s*(\w+)\s*\}\})");
   for (std::sregex_iterator label(legend.begin(), legend.end(), placeholder), end; label != end; ++label) {
-    asked.insert((*label)[1]);
-  }
-  for (const std::string& label : asked) {
-    if (!labels.contains(label)) return "no metric here has a label " + label;
+    if (!kept.contains((*label)[1])) return "the results have no label " + (*label)[1].str();
   }
 
   // What is left are functions and operators: else it is a name that is misspelt.
@@ -110,7 +109,8 @@ TEST(DashboardTest, TheCheckFindsWhatIsWrong) {
   EXPECT_EQ(wrong_with("cairn_blocks_sum"), "no metric cairn_blocks_sum");
   EXPECT_EQ(wrong_with("cairn_blocks{source=\"free\"}"), "cairn_blocks has no label source");
   EXPECT_EQ(wrong_with("sum by (source) (cairn_blocks)"), "no metric here has a label source");
-  EXPECT_EQ(wrong_with("cairn_blocks", "{{tier}}"), "no metric here has a label tier");
+  EXPECT_EQ(wrong_with("cairn_blocks", "{{tier}}"), "the results have no label tier");
+  EXPECT_EQ(wrong_with("sum by (state) (cairn_blocks)", "{{cache}}"), "the results have no label cache");
   EXPECT_EQ(wrong_with("sum(1)"), "it asks for no metric");
 }
 
