@@ -34,6 +34,9 @@ inline constexpr auto kCatalogue = std::to_array<MetricDescription>({
     {"cairn_matched_tokens", kHistogram, "Prompt tokens of a request whose KV was cached.", ""},
     {"cairn_admit_seconds", kHistogram, "Time that an admission took that gave a lease.", ""},
     {"cairn_load_seconds", kHistogram, "Time from admission until all that a lease fetched had come.", ""},
+    {"cairn_estimated_hit_ratio", kGauge,
+     "Part of the full blocks that LRU would have found in a pool of so many times the present size.", "size"},
+    {"cairn_estimate_sampled_blocks_total", kCounter, "Uses of blocks that those estimates were made from.", ""},
     // ---- Leases ----
     {"cairn_ended_leases_total", kCounter, "Leases that ended, by how.", "how"},
     {"cairn_forks_total", kCounter, "Leases made by forking another one.", ""},

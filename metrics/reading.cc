@@ -1,6 +1,8 @@
 #include "metrics/reading.h"
 
 #include <algorithm>
+#include <locale>
+#include <sstream>
 #include <utility>
 
 #include "metrics/catalogue.h"
@@ -53,6 +55,21 @@ void add_blocks(Reading& reading, const BlockAllocator& blocks, std::size_t bloc
   }
 }
 
+// "0.5", "2".
+std::string shown(double factor) {
+  std::ostringstream text;
+  text.imbue(std::locale::classic());
+  text << factor;
+  return std::move(text).str();
+}
+
+void add_estimates(Reading& reading, const SizeEstimates& estimates) {
+  for (const SizeEstimate& size : estimates.sizes) {
+    add(reading, family("cairn_estimated_hit_ratio"), size.hit_rate, shown(size.factor));
+  }
+  add(reading, family("cairn_estimate_sampled_blocks_total"), static_cast<double>(estimates.sampled_blocks));
+}
+
 void add_snapshots(Reading& reading, const SnapshotPool& pool) {
   const std::size_t free = pool.free_slots();
   add_states(reading, family("cairn_snapshot_slots"), free, pool.total_slots());
@@ -86,6 +103,7 @@ Reading read_cache(const CacheManager& manager) {
   add(reading, family("cairn_matched_tokens"), std::move(histograms.matched_tokens));
   add(reading, family("cairn_admit_seconds"), std::move(histograms.admit_seconds));
   add(reading, family("cairn_load_seconds"), std::move(histograms.load_seconds));
+  if (options.blocks && options.estimate_sizes) add_estimates(reading, manager.size_estimates());
   add_index(reading, manager.index());
   if (options.blocks) add_blocks(reading, *options.blocks, options.block_size);
   if (options.snapshots) add_snapshots(reading, *options.snapshots);

@@ -17,7 +17,7 @@ class MetricsTest : public TiersTest {
   // Five requests against eight blocks and three slots, a store behind them: of 80 prompt tokens 12 + 4 are reused
   // from memory and 12 from the store. One more is refused.
   void run_known_course() {
-    start({.blocks = 8, .slots = 3});
+    start({.blocks = 8, .slots = 3}, {.hash_seed = 1});
     cache({.tokens = tokens("aaaa bbbb cccc d")}, {4, 12});
     cache({.tokens = tokens("aaaa bbbb cccc d")});
     cache({.tokens = tokens("aaaa xxxx y")});
@@ -112,6 +112,23 @@ TEST_F(MetricsTest, SwitchedOffHistogramsAreNotShown) {
   metrics.add("c", manager());
   EXPECT_THAT(metrics.text(), Not(HasSubstr("cairn_admit_seconds")));
   EXPECT_THAT(metrics.text(), HasSubstr("cairn_requests_total"));
+}
+
+TEST_F(MetricsTest, EstimatesOfOtherSizesAreShownUnlessTheyAreOff) {
+  start({});
+  CacheManager without(
+      {.blocks = std::make_shared<BlockPool>(BlockPoolOptions{.blocks = 5}), .estimate_sizes = false});
+  CacheMetrics metrics;
+  metrics.add("with", manager());
+  metrics.add("without", without);
+  const auto samples = samples_of(metrics.text());
+  const SizeEstimates estimates = manager().size_estimates();
+  for (const SizeEstimate& size : estimates.sizes) EXPECT_GT(size.factor, 0);
+  for (const char* size : {"0.5", "1", "2", "4"}) {
+    EXPECT_TRUE(samples.contains(R"(cairn_estimated_hit_ratio{cache="with",size=")" + std::string(size) + "\"}"))
+        << size;
+  }
+  EXPECT_FALSE(samples.contains(R"(cairn_estimated_hit_ratio{cache="without",size="1"})"));
 }
 
 TEST_F(MetricsTest, EachCacheHasItsName) {
