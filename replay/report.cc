@@ -54,6 +54,7 @@ std::string settings_line(const Report& report) {
   line += snapshots->checkpoint_every_tokens == 0
               ? "no checkpoints\n"
               : fmt::format("a checkpoint every {} tokens\n", snapshots->checkpoint_every_tokens);
+  if (snapshots->policy != "lru") line += fmt::format("          evicted by the policy {}\n", snapshots->policy);
   return line + tiers_line(*report.verified);
 }
 
@@ -150,6 +151,7 @@ std::string text_of(const CaptureStats& kind) {
 
 // Of hybrid models: which kind of capture pays.
 constexpr Row<VerifiedResult> kCaptureRows[] = {
+    {"FLOPs saved", [](const VerifiedResult& run) { return percent(run.flop_rate()); }},
     {"states at tails", [](const VerifiedResult& run) { return text_of(run.captures.tails); }},
     {"  at their siblings", [](const VerifiedResult& run) { return text_of(run.captures.siblings); }},
     {"  at shared tails", [](const VerifiedResult& run) { return text_of(run.captures.shared_tails); }},
@@ -269,6 +271,7 @@ Json json_settings(const Report& report) {
   settings["skip"] = report.verified->options.skip;
   settings["prefill_chunk"] = report.verified->options.prefill_chunk_tokens;
   const std::optional<SnapshotOptions>& snapshots = report.verified->options.snapshots;
+  settings["snapshot_policy"] = snapshots ? Json(snapshots->policy) : Json();
   settings["snapshots"] = snapshots ? Json(snapshots->slots) : Json();
   settings["snapshot_bytes"] = snapshots ? Json(snapshots->slot_bytes) : Json();
   settings["checkpoint_every"] = snapshots ? Json(snapshots->checkpoint_every_tokens) : Json();
@@ -387,6 +390,9 @@ Json json_run(const VerifiedResult& run) {
               {"state_bytes_checked", run.engine.state_bytes_checked},
               {"block_bytes_written", run.engine.block_bytes_written},
               {"states_written", run.engine.states_written},
+              {"saved_flops", run.saved_flops},
+              {"prompt_flops", run.prompt_flops},
+              {"flop_rate", run.flop_rate()},
               {"wall_time_s", run.wall_time_s},
               {"tiers", run.tiers ? json_tier_run(*run.tiers) : Json()}};
 }

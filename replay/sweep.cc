@@ -123,39 +123,123 @@ RunResult Sweep::run_one(const std::string& policy, std::size_t blocks) const {
   return run_policy(policy, workload_, options_.replay, blocks);
 }
 
-SnapshotSweepResult sweep_snapshots(const Workload& workload, const SnapshotSweepOptions& options) {
+namespace {
+
+void check_sweep(const SnapshotSweepOptions& options) {
   if (!options.verified.snapshots) throw std::invalid_argument("snapshots: a sweep over them needs a hybrid model");
-  const auto run_with = [&](std::size_t slots) {
-    VerifiedReplayOptions verified = options.verified;
-    verified.snapshots->slots = slots;
-    return replay_verified(workload, options.pool_blocks, verified);
-  };
-  SnapshotSweepResult result{.pool_blocks = options.pool_blocks, .slots = options.slots, .runs = {}, .unbounded = {}};
-  if (std::ranges::find(result.slots, 0U) != result.slots.end()) {
+  if (std::ranges::find(options.slots, 0U) != options.slots.end()) {
     throw std::invalid_argument("snapshots 0: must be at least 1");
   }
+  if (options.policies.empty()) throw std::invalid_argument("policies: there must be at least one");
+  for (std::size_t i = 0; i < options.policies.size(); ++i) {
+    SnapshotOptions unused = *options.verified.snapshots;
+    choose_policy(unused, options.policies[i]);
+    const auto before = options.policies.begin() + static_cast<std::ptrdiff_t>(i);
+    if (std::find(options.policies.begin(), before, *before) != before) {
+      throw std::invalid_argument(fmt::format("snapshot policy {}: is named twice", *before));
+    }
+  }
+}
+
+class SnapshotSweep {
+ public:
+  SnapshotSweep(const Workload& workload, const SnapshotSweepOptions& options)
+      : workload_(workload),
+        options_(options),
+        result_{.pool_blocks = options.pool_blocks,
+                .needed = 0,
+                .slots = options.slots,
+                .curves = {},
+                .ceilings = {},
+                .unbounded = {}} {}
+
+  SnapshotSweepResult run() {
+    run_unbounded();
+    if (result_.slots.empty() || !options_.shares.empty()) {
+      find_needed();
+      if (options_.shares.empty()) result_.slots = default_sweep_sizes(result_.needed);
+      for (const double share : options_.shares) {
+        const auto slots = static_cast<std::size_t>(share * static_cast<double>(result_.needed));
+        result_.slots.push_back(std::max<std::size_t>(1, slots));
+      }
+    }
+    sort_out(result_.slots);
+    const std::size_t sizes = result_.slots.size();
+    for (const std::string& policy : options_.policies) {
+      result_.curves.push_back({.policy = policy, .runs = std::vector<VerifiedResult>(sizes)});
+    }
+    if (options_.ceiling && result_.unbounded.evicted_blocks == 0 && result_.unbounded.rejected == 0) {
+      result_.ceilings.resize(sizes);
+    }
+    std::optional<BlockTrace> blocks;
+    if (!result_.ceilings.empty()) blocks.emplace(workload_, options_.verified.replay.block_size);
+    const std::size_t replays = result_.curves.size() * sizes;
+    run_in_parallel(replays + result_.ceilings.size(), options_.jobs, [&](std::size_t index) {
+      if (index < replays) {
+        SnapshotSweepResult::Curve& curve = result_.curves[index % result_.curves.size()];
+        const std::size_t size = index / result_.curves.size();
+        curve.runs[size] = run_with(curve.policy, result_.slots[size]);
+        return;
+      }
+      const std::size_t size = index - replays;
+      result_.ceilings[size] = find_snapshot_ceiling(workload_, *blocks,
+                                                     {.slots = result_.slots[size],
+                                                      .replay = options_.verified.replay,
+                                                      .snapshots = *options_.verified.snapshots});
+    });
+    return std::move(result_);
+  }
+
+ private:
+  [[nodiscard]] VerifiedResult run_with(const std::string& policy, std::size_t slots) const {
+    VerifiedReplayOptions verified = options_.verified;
+    choose_policy(*verified.snapshots, policy);
+    verified.snapshots->slots = slots;
+    return replay_verified(workload_, options_.pool_blocks, verified);
+  }
+
   // Each request has a tail, its sibling and branch points, and a checkpoint every so often. If that is not enough,
   // some are evicted, and twice as many are tried.
-  const std::size_t every = options.verified.snapshots->checkpoint_every_tokens;
-  std::size_t enough = 4 * workload.size() + (every == 0 ? 0 : workload.prompt_tokens() / every);
-  do {
-    result.unbounded = run_with(enough);
-    enough *= 2;
-  } while (result.unbounded.evicted_snapshots > 0);
-  if (result.slots.empty()) {
-    // Many captures replace others: far fewer slots may do.
-    std::size_t needed = std::max<std::size_t>(1, result.unbounded.captures_published);
-    for (std::size_t i = 0; i < SnapshotSweepOptions::kHalvingsMax && needed > 1; ++i) {
-      if (run_with(needed / 2).evicted_snapshots > 0) break;
-      needed /= 2;
-    }
-    result.slots = default_sweep_sizes(needed);
+  void run_unbounded() {
+    const std::size_t every = options_.verified.snapshots->checkpoint_every_tokens;
+    std::size_t enough = 4 * workload_.size() + (every == 0 ? 0 : workload_.prompt_tokens() / every);
+    do {
+      result_.unbounded = run_with(kAnyPolicy, enough);
+      enough *= 2;
+    } while (result_.unbounded.evicted_snapshots > 0);
   }
-  sort_out(result.slots);
-  result.runs.resize(result.slots.size());
-  run_in_parallel(result.slots.size(), options.jobs,
-                  [&](std::size_t index) { result.runs[index] = run_with(result.slots[index]); });
-  return result;
+
+  // Many captures replace others: far fewer slots may do. To within an eighth.
+  void find_needed() {
+    const auto is_enough = [&](std::size_t slots) { return run_with(kAnyPolicy, slots).evicted_snapshots == 0; };
+    std::size_t enough = std::max<std::size_t>(1, result_.unbounded.captures_published);
+    std::size_t too_few = 0;
+    for (std::size_t i = 0; i < SnapshotSweepOptions::kHalvingsMax && enough > 1; ++i) {
+      if (!is_enough(enough / 2)) {
+        too_few = enough / 2;
+        break;
+      }
+      enough /= 2;
+    }
+    while (!options_.shares.empty() && too_few > 0 && enough - too_few > enough / 8) {
+      const std::size_t middle = too_few + (enough - too_few) / 2;
+      (is_enough(middle) ? enough : too_few) = middle;
+    }
+    result_.needed = enough;
+  }
+
+  static constexpr const char* kAnyPolicy = "lru";  // without evictions they are the same
+
+  const Workload& workload_;
+  const SnapshotSweepOptions& options_;
+  SnapshotSweepResult result_;
+};
+
+}  // namespace
+
+SnapshotSweepResult sweep_snapshots(const Workload& workload, const SnapshotSweepOptions& options) {
+  check_sweep(options);
+  return SnapshotSweep(workload, options).run();
 }
 
 }  // namespace cairn::replay

@@ -12,6 +12,7 @@
 #include "replay/block_trace.h"
 #include "replay/pool_size.h"
 #include "replay/replayer.h"
+#include "replay/snapshot_ceiling.h"
 #include "replay/verified_replayer.h"
 #include "replay/workload.h"
 
@@ -88,20 +89,34 @@ struct SnapshotSweepOptions {
 
   // None: default_sweep_sizes up to a number at which nothing is evicted, found by halving that of all captures.
   std::vector<std::size_t> slots{};
+  // Of the numbers at which nothing is evicted, beside `slots`: 0.01 is a hundredth, rounded down, but at least 1.
+  std::vector<double> shares{};
+  std::vector<std::string> policies{"lru"};  // of replay_policy_names()
+  bool ceiling = true;                       // finds SnapshotSweepResult::ceilings, where they can be
   std::size_t pool_blocks = 0;
   std::size_t jobs = 1;
-  VerifiedReplayOptions verified{};  // with `snapshots`, whose slots do not count
+  VerifiedReplayOptions verified{};  // with `snapshots`, whose slots and policy do not count
 };
 
 struct SnapshotSweepResult {
+  struct Curve {
+    std::string policy;
+    std::vector<VerifiedResult> runs;  // one for each number of slots
+  };
+
   std::size_t pool_blocks = 0;
+  std::size_t needed = 0;          // slots at which nothing is evicted; 0: not looked for
   std::vector<std::size_t> slots;  // growing, each once
-  std::vector<VerifiedResult> runs;
+  std::vector<Curve> curves;       // in the order asked for
+  // One for each number of slots; empty if a block was evicted, or a request never fits: what a ceiling takes for
+  // given does not hold then.
+  std::vector<SnapshotCeiling> ceilings;
   VerifiedResult unbounded;  // with so many slots that none is evicted
 };
 
-// slots.size() + 1 replays; without slots kDefaultSizes + 1 + kHalvingsMax at most. Throws std::invalid_argument:
-// no snapshots in `verified`, a slot number of zero; else as replay_verified.
+// A replay for each policy and number of slots, and one more; without slots, or with shares, the needed number is
+// found by up to kHalvingsMax more, and a bisection. Throws std::invalid_argument: no snapshots in `verified`, a slot
+// number of zero, a policy that there is not, none at all or one twice; else as replay_verified.
 [[nodiscard]] SnapshotSweepResult sweep_snapshots(const Workload& workload, const SnapshotSweepOptions& options);
 
 }  // namespace cairn::replay

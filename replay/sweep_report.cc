@@ -171,6 +171,44 @@ std::string plot(const SweepReport& report) {
 
 // ---- Snapshot slots ----
 
+namespace {
+
+constexpr const char* kCeiling = "ceiling";
+constexpr const char* kClairvoyant = "clairvoyant";
+
+double ceiling_rate(const SnapshotSweepResult& result, std::uint64_t tokens) {
+  return share(tokens, result.unbounded.prompt_tokens);
+}
+
+double ceiling_flop_rate(const SnapshotSweepResult& result, double flops) {
+  return result.unbounded.prompt_flops > 0 ? flops / result.unbounded.prompt_flops : 0;
+}
+
+// One column for each policy, then those that know the future.
+template <typename OfRun, typename OfCeiling, typename OfClairvoyant>
+std::string by_policy(const SnapshotSweepResult& result, OfRun of_run, OfCeiling of_ceiling,
+                      OfClairvoyant of_clairvoyant) {
+  std::vector<Cells> rows{{"slots"}};
+  for (const SnapshotSweepResult::Curve& curve : result.curves) rows[0].push_back(curve.policy);
+  const bool ceilings = !result.ceilings.empty();
+  if (ceilings) rows[0].insert(rows[0].end(), {kClairvoyant, kCeiling});
+  for (std::size_t i = 0; i < result.slots.size(); ++i) {
+    Cells row{grouped(result.slots[i])};
+    for (const SnapshotSweepResult::Curve& curve : result.curves) row.push_back(percent(of_run(curve.runs[i])));
+    if (ceilings) {
+      row.push_back(percent(of_clairvoyant(result.ceilings[i])));
+      row.push_back(percent(of_ceiling(result.ceilings[i])));
+    }
+    rows.push_back(row);
+  }
+  Cells last{kUnbounded};
+  last.resize(rows[0].size(), percent(of_run(result.unbounded)));
+  rows.push_back(last);
+  return aligned(rows);
+}
+
+}  // namespace
+
 std::string table(const SnapshotSweepReport& report) {
   const SnapshotSweepResult& result = report.result;
   const std::size_t every = report.verified.snapshots->checkpoint_every_tokens;
@@ -179,16 +217,22 @@ std::string table(const SnapshotSweepReport& report) {
                       grouped(result.pool_blocks), overlap_text(report.verified.replay));
   text += fmt::format("engine    verifying, a hybrid model, {}\n\n",
                       every == 0 ? "no checkpoints" : fmt::format("a checkpoint every {} tokens", every));
-  text += fmt::format("In percent of the prompt tokens; with attention layers alone, {} could be reused\n\n",
+  text += fmt::format("Reused, in percent of the prompt tokens; with attention layers alone {} could be\n\n",
                       percent(result.unbounded.match_rate()));
-  std::vector<Cells> rows{{"slots", "reused", "lost for lack of state", "states evicted"}};
-  const auto add_row = [&rows](const std::string& slots, const VerifiedResult& run) {
-    rows.push_back({slots, percent(run.reuse_rate()), percent(share(run.stateless_tokens, run.prompt_tokens)),
-                    grouped(run.evicted_snapshots)});
-  };
-  for (std::size_t i = 0; i < result.slots.size(); ++i) add_row(grouped(result.slots[i]), result.runs[i]);
-  add_row(kUnbounded, result.unbounded);
-  text += aligned(rows);
+  text += by_policy(
+      result, [](const VerifiedResult& run) { return run.reuse_rate(); },
+      [&](const SnapshotCeiling& ceiling) { return ceiling_rate(result, ceiling.tokens); },
+      [&](const SnapshotCeiling& ceiling) { return ceiling_rate(result, ceiling.clairvoyant_tokens); });
+  text += "\nSaved, in percent of the prompts' FLOPs\n\n";
+  text += by_policy(
+      result, [](const VerifiedResult& run) { return run.flop_rate(); },
+      [&](const SnapshotCeiling& ceiling) { return ceiling_flop_rate(result, ceiling.flops); },
+      [&](const SnapshotCeiling& ceiling) { return ceiling_flop_rate(result, ceiling.clairvoyant_flops); });
+  if (result.ceilings.empty()) {
+    text +=
+        "\nThe pool evicts blocks, or has no room for some requests: the ceiling of snapshots is known only where\n"
+        "all KV is kept (a larger --blocks).\n";
+  }
   if (result.unbounded.rejected > 0) {
     text += fmt::format("\n{} requests can never fit into the pool of blocks and are left out.\n",
                         grouped(result.unbounded.rejected));
@@ -201,50 +245,91 @@ std::string json(const SnapshotSweepReport& report) {
   Json document = json_head(report, report.verified.replay);
   document["settings"]["pool_blocks"] = result.pool_blocks;
   document["settings"]["checkpoint_every"] = report.verified.snapshots->checkpoint_every_tokens;
+  document["needed"] = result.needed == 0 ? Json() : Json(result.needed);
   document["points"] = Json::array();
-  const auto add_point = [&document](const Json& slots, const VerifiedResult& run) {
-    document["points"].push_back({{"snapshots", slots},
+  const auto add_point = [&document](const Json& policy, const Json& slots, const VerifiedResult& run) {
+    document["points"].push_back({{"policy", policy},
+                                  {"snapshots", slots},
                                   {"reuse_rate", run.reuse_rate()},
+                                  {"flop_rate", run.flop_rate()},
                                   {"reused_tokens", run.reused_tokens},
                                   {"matched_tokens", run.matched_tokens},
                                   {"stateless_tokens", run.stateless_tokens},
                                   {"prompt_tokens", run.prompt_tokens},
+                                  {"saved_flops", run.saved_flops},
+                                  {"prompt_flops", run.prompt_flops},
                                   {"captures_published", run.captures_published},
                                   {"evicted_snapshots", run.evicted_snapshots},
                                   {"rejected", run.rejected}});
   };
-  for (std::size_t i = 0; i < result.slots.size(); ++i) add_point(result.slots[i], result.runs[i]);
-  add_point(Json(), result.unbounded);
+  for (const SnapshotSweepResult::Curve& curve : result.curves) {
+    for (std::size_t i = 0; i < result.slots.size(); ++i) add_point(curve.policy, result.slots[i], curve.runs[i]);
+  }
+  add_point(Json(), Json(), result.unbounded);
+  document["ceilings"] = Json::array();
+  for (std::size_t i = 0; i < result.ceilings.size(); ++i) {
+    const SnapshotCeiling& ceiling = result.ceilings[i];
+    document["ceilings"].push_back({{"snapshots", result.slots[i]},
+                                    {"tokens", ceiling.tokens},
+                                    {"flops", ceiling.flops},
+                                    {"relaxed_tokens", ceiling.relaxed_tokens},
+                                    {"clairvoyant_tokens", ceiling.clairvoyant_tokens},
+                                    {"clairvoyant_flops", ceiling.clairvoyant_flops}});
+  }
   return dumped(document);
 }
 
 std::string csv(const SnapshotSweepReport& report) {
   const SnapshotSweepResult& result = report.result;
-  std::string text = "snapshots,reuse_rate,reused_tokens,stateless_tokens,prompt_tokens,evicted_snapshots\n";
-  for (std::size_t i = 0; i < result.slots.size(); ++i) {
-    const VerifiedResult& run = result.runs[i];
-    text += fmt::format("{},{:.6f},{},{},{},{}\n", result.slots[i], run.reuse_rate(), run.reused_tokens,
-                        run.stateless_tokens, run.prompt_tokens, run.evicted_snapshots);
+  std::string text =
+      "policy,snapshots,reuse_rate,flop_rate,reused_tokens,stateless_tokens,prompt_tokens,evicted_snapshots\n";
+  for (const SnapshotSweepResult::Curve& curve : result.curves) {
+    for (std::size_t i = 0; i < result.slots.size(); ++i) {
+      const VerifiedResult& run = curve.runs[i];
+      text += fmt::format("{},{},{:.6f},{:.6f},{},{},{},{}\n", curve.policy, result.slots[i], run.reuse_rate(),
+                          run.flop_rate(), run.reused_tokens, run.stateless_tokens, run.prompt_tokens,
+                          run.evicted_snapshots);
+    }
+  }
+  for (std::size_t i = 0; i < result.ceilings.size(); ++i) {
+    const SnapshotCeiling& ceiling = result.ceilings[i];
+    const std::uint64_t all = result.unbounded.prompt_tokens;
+    text += fmt::format("{},{},{:.6f},{:.6f},{},,{},\n", kClairvoyant, result.slots[i],
+                        ceiling_rate(result, ceiling.clairvoyant_tokens),
+                        ceiling_flop_rate(result, ceiling.clairvoyant_flops), ceiling.clairvoyant_tokens, all);
+    text +=
+        fmt::format("{},{},{:.6f},{:.6f},{},,{},\n", kCeiling, result.slots[i], ceiling_rate(result, ceiling.tokens),
+                    ceiling_flop_rate(result, ceiling.flops), ceiling.tokens, all);
   }
   return text;
 }
 
 std::string plot(const SnapshotSweepReport& report) {
   const SnapshotSweepResult& result = report.result;
-  LinePlot::Curve reused{.name = "lru", .points = {}};
+  std::vector<LinePlot::Curve> curves;
+  for (const SnapshotSweepResult::Curve& curve : result.curves) curves.push_back({.name = curve.policy, .points = {}});
   LinePlot::Curve unbounded{.name = kUnbounded, .points = {}, .dashed = true};
   LinePlot::Curve attention{.name = "attention alone", .points = {}, .dashed = true};
+  LinePlot::Curve ceiling{.name = kCeiling, .points = {}, .dashed = true};
   for (std::size_t i = 0; i < result.slots.size(); ++i) {
     const auto slots = static_cast<double>(result.slots[i]);
-    reused.points.emplace_back(slots, result.runs[i].reuse_rate());
+    for (std::size_t curve = 0; curve < curves.size(); ++curve) {
+      curves[curve].points.emplace_back(slots, result.curves[curve].runs[i].reuse_rate());
+    }
     unbounded.points.emplace_back(slots, result.unbounded.reuse_rate());
     attention.points.emplace_back(slots, result.unbounded.match_rate());
+    if (!result.ceilings.empty()) {
+      ceiling.points.emplace_back(slots, std::min(1.0, ceiling_rate(result, result.ceilings[i].tokens)));
+    }
   }
+  if (!result.ceilings.empty()) curves.push_back(std::move(ceiling));
+  curves.push_back(std::move(unbounded));
+  curves.push_back(std::move(attention));
   return svg({.title = fmt::format("Reuse over snapshot slots: {}", name_of_source(report)),
               .x_label = fmt::format("snapshot slots (pool of {} blocks of {} tokens)", grouped(result.pool_blocks),
                                      report.verified.replay.block_size),
               .y_label = "reused tokens in % of all prompt tokens",
-              .curves = {reused, unbounded, attention}});
+              .curves = std::move(curves)});
 }
 
 }  // namespace cairn::replay

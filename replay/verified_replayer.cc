@@ -4,6 +4,7 @@
 #include <cairn/cache_manager.h>
 #include <cairn/snapshot_pool.h>
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <chrono>
@@ -23,6 +24,8 @@ namespace cairn::replay {
 namespace {
 
 using Clock = std::chrono::steady_clock;
+
+constexpr const char* kTunedFlop = "flop-auto";
 
 double rate(std::uint64_t part, std::uint64_t whole) {
   return whole == 0 ? 0.0 : static_cast<double>(part) / static_cast<double>(whole);
@@ -122,6 +125,7 @@ class VerifiedReplayer {
   [[nodiscard]] VerifiedSequence start(std::size_t index);
   [[nodiscard]] VerifiedSequence::Start try_admit(std::size_t index, bool again);
   [[nodiscard]] bool load(VerifiedSequence& sequence, Clock::time_point admitting);
+  void count_reuse(std::size_t index, std::size_t tokens);
   void prefill(VerifiedSequence& sequence);
   void finish(Running running);
   void collect(const ManagerStats& stats);
@@ -179,6 +183,8 @@ CacheManagerOptions VerifiedReplayer::manager_options() const {
     manager.capture_branch_points = snapshots->branch_points;
     manager.capture_last_token = snapshots->last_token;
     manager.checkpoint_every_tokens = snapshots->checkpoint_every_tokens;
+    manager.snapshot_policy = snapshots->policy;
+    manager.snapshot_policy_options = snapshots->policy_options;
   }
   if (options_.tiers) manager.spill = options_.tiers->spill;
   if (options_.observer != nullptr) manager.evictions_remembered_max = VerifiedReplayOptions::kEvictionsExplained;
@@ -233,13 +239,21 @@ VerifiedSequence VerifiedReplayer::start(std::size_t index) {
     }
     const bool loaded = load(*start.sequence, admitting);
     // One that failed counts as it was.
-    if (!again) reused_tokens_ += start.sequence->lease().first_token_to_compute();
+    if (!again) count_reuse(index, start.sequence->lease().first_token_to_compute());
     if (loaded) return std::move(*start.sequence);
     if (again) throw ReplayError(fmt::format("{} failed to load, though it was to fetch nothing", describe(index)));
     again = true;
     ++failed_leases_;
     start.sequence->abandon();
   }
+}
+
+void VerifiedReplayer::count_reuse(std::size_t index, std::size_t tokens) {
+  reused_tokens_ += tokens;
+  if (!options_.snapshots) return;
+  const ModelShape& model = options_.snapshots->policy_options.model;
+  result_.saved_flops += model.flops(tokens);
+  result_.prompt_flops += model.flops(workload_[index].prompt_tokens);
 }
 
 // False if that failed.
@@ -383,6 +397,8 @@ void VerifiedReplayer::check_end(const ManagerStats& stats) const {
   }
   expect("captures of all kinds", captures, stats.captures_published);
   expect("tokens that all kinds of captures gave", reused, snapshots_ ? stats.reused_tokens : 0);
+  expect("bytes of states that the cache accounts for", stats.resident_snapshot_bytes,
+         snapshots_ ? snapshots_->used_slots() * snapshots_->slot_bytes() : 0);
   expect("blocks in use", blocks_->used_blocks(), stats.published_blocks - stats.evicted_blocks);
   check_whole("at the end");
 }
@@ -448,8 +464,29 @@ void VerifiedReplayer::expect(std::string_view what, std::uint64_t found, std::u
 double VerifiedResult::reuse_rate() const {
   return rate(reused_tokens, prompt_tokens);
 }
+double VerifiedResult::flop_rate() const {
+  return prompt_flops > 0 ? saved_flops / prompt_flops : 0;
+}
 double VerifiedResult::match_rate() const {
   return rate(matched_tokens, prompt_tokens);
+}
+
+std::vector<std::string> replay_policy_names() {
+  std::vector<std::string> names = snapshot_policy_names();
+  names.emplace_back(kTunedFlop);
+  return names;
+}
+
+void choose_policy(SnapshotOptions& options, const std::string& name) {
+  const std::vector<std::string> names = replay_policy_names();
+  if (std::ranges::find(names, name) == names.end()) {
+    throw std::invalid_argument(
+        fmt::format("snapshot policy {}: there is no such policy; there are {}", name, fmt::join(names, ", ")));
+  }
+  options.policy = name;
+  if (name != kTunedFlop) return;
+  options.policy = "flop";
+  options.policy_options.flop_alpha.reset();
 }
 
 VerifiedResult replay_verified(const Workload& workload, std::size_t blocks, const VerifiedReplayOptions& options) {

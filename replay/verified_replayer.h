@@ -10,6 +10,7 @@
 #include <functional>
 #include <limits>
 #include <optional>
+#include <string>
 #include <vector>
 
 #include "replay/replay_tiers.h"
@@ -29,6 +30,8 @@ struct SnapshotOptions {
   bool siblings = true;
   bool branch_points = true;
   bool last_token = false;
+  std::string policy = "lru";  // as CacheManagerOptions::snapshot_policy
+  SnapshotPolicyOptions policy_options{};
 };
 
 // Told of what happens in a verified replay, as it happens, by the thread that replays.
@@ -44,6 +47,12 @@ class VerifiedObserver {
   // Its prompt is published; then once more, with its output, just before it finishes.
   virtual void on_published(std::size_t index, const Lease& lease) = 0;
 };
+
+// The names that a replay knows: those of snapshot_policy_names(), and "flop-auto": "flop" with a tuned weight.
+[[nodiscard]] std::vector<std::string> replay_policy_names();
+// Sets policy and its options as `name` says; what it does not say stays. Throws std::invalid_argument: there is none
+// of that name.
+void choose_policy(SnapshotOptions& options, const std::string& name);
 
 struct VerifiedReplayOptions {
   ReplayOptions replay{};  // but for its observer
@@ -80,6 +89,9 @@ struct VerifiedResult {
   std::uint64_t captures_abandoned = 0;  // captured, but not kept
   std::uint64_t evicted_snapshots = 0;   // to make room
   CapturesByKind captures;               // what each kind cost and gave
+  // By SnapshotPolicyOptions::model: of reused tokens, and of all prompt tokens.
+  double saved_flops = 0;
+  double prompt_flops = 0;
   VerifyingEngineCounts engine;
   std::optional<TierResult> tiers;  // if there are any
   SizeEstimates size_estimates;     // by the cache itself, meanwhile
@@ -88,6 +100,7 @@ struct VerifiedResult {
   std::size_t peak_running = 0;  // sequences
   double wall_time_s = 0;        // checks included
 
+  [[nodiscard]] double flop_rate() const;   // saved_flops / prompt_flops; 0 if there are none
   [[nodiscard]] double reuse_rate() const;  // reused_tokens / prompt_tokens; 0 if there are none
   [[nodiscard]] double match_rate() const;  // matched_tokens / prompt_tokens; 0 if there are none
 };

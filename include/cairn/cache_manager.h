@@ -20,6 +20,7 @@
 #include <cairn/block_pool.h>
 #include <cairn/lease.h>
 #include <cairn/prefix_cache.h>
+#include <cairn/snapshot_policy.h>
 #include <cairn/snapshot_pool.h>
 #include <cairn/spill_store.h>
 
@@ -76,6 +77,11 @@ struct CacheManagerOptions {
   bool capture_branch_points = true;        // where prompts part, the second time it is seen; needs blocks
   bool capture_last_token = false;          // where the prompt ends, block-aligned or not
   std::size_t checkpoint_every_tokens = 0;  // a multiple of block_size; 0: none
+
+  // In which order they are evicted when no slot is free: one of snapshot_policy_names(). Of its options
+  // snapshot_bytes is set to a slot's.
+  std::string snapshot_policy = "lru";
+  SnapshotPolicyOptions snapshot_policy_options{};
 
   // (adapter, generation, salt) and media without a lease that are remembered. Of more, those idle longest are
   // forgotten: what they had cached is not found any more and is evicted in its turn.
@@ -216,17 +222,18 @@ struct ManagerStats {
   std::uint64_t fetched_bytes = 0;     // of both, payload
   std::uint64_t recovered_blocks = 0;  // found in the store at the start
   std::uint64_t recovered_snapshots = 0;
-  std::uint64_t useless_records = 0;      // found too, but what they hang on was lost: erased
-  double ram_fetch_bytes_per_s = 0;       // now: as measured or given; 0: not measured yet
-  double file_fetch_bytes_per_s = 0;      // the same
-  double prefill_tokens_per_s = 0;        // the same
-  std::size_t loading_leases = 0;         // now
-  std::size_t recorded_blocks = 0;        // now: blocks with a record, in memory or not
-  std::size_t live_leases = 0;            // now, forks included
-  std::size_t waiting_for_steps = 0;      // now: leases that have ended, but whose last step is not done
-  std::size_t pinned_snapshots = 0;       // now
-  std::size_t steps_in_flight = 0;        // now
-  std::size_t blocks_held_by_clears = 0;  // now: cleared, but leases of before may still use them
+  std::uint64_t useless_records = 0;        // found too, but what they hang on was lost: erased
+  double ram_fetch_bytes_per_s = 0;         // now: as measured or given; 0: not measured yet
+  double file_fetch_bytes_per_s = 0;        // the same
+  double prefill_tokens_per_s = 0;          // the same
+  std::size_t loading_leases = 0;           // now
+  std::size_t recorded_blocks = 0;          // now: blocks with a record, in memory or not
+  std::size_t live_leases = 0;              // now, forks included
+  std::size_t waiting_for_steps = 0;        // now: leases that have ended, but whose last step is not done
+  std::size_t pinned_snapshots = 0;         // now
+  std::size_t resident_snapshot_bytes = 0;  // now: of slots whose snapshots can be found
+  std::size_t steps_in_flight = 0;          // now
+  std::size_t blocks_held_by_clears = 0;    // now: cleared, but leases of before may still use them
 };
 
 // What was observed since construction, by size. counts[i]: how often it lay above bounds[i - 1], but not above

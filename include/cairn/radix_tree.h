@@ -19,6 +19,7 @@
 #define CAIRN_RADIX_TREE_H_
 
 #include <cairn/prefix_cache.h>
+#include <cairn/snapshot_policy.h>
 
 #include <cstddef>
 #include <cstdint>
@@ -35,9 +36,11 @@ struct RadixTreeOptions {
   bool share_snapshots_across_sessions = false;  // tails stay private either way
   TierKey first_tier_key = 1;                    // tier keys count up from here; not 0
   std::uint64_t hash_seed = 0;                   // of the hash tables; 0: drawn at random. No answer depends on it
+  std::string snapshot_policy = "lru";  // in which order snapshots are evicted: one of snapshot_policy_names()
+  SnapshotPolicyOptions snapshot_policy_options{};
 };
 
-// Counts since construction: but for the last one they only grow. Clears do not reset them.
+// Counts since construction: but for the last two they only grow. Clears do not reset them.
 struct RadixTreeCounters {
   std::uint64_t lookups = 0;        // lookup and acquire
   std::uint64_t hit_tokens = 0;     // sum of matched_tokens over those
@@ -69,9 +72,12 @@ struct RadixTreeCounters {
 
   std::uint64_t protocol_errors = 0;  // releases, by tokens, of what no caller can have held
 
-  // The one that goes down as well: snapshots with a pin at present, those included that are gone and whose slot waits
+  // One that goes down as well: snapshots with a pin at present, those included that are gone and whose slot waits
   // for its unpin_snapshot.
   std::uint64_t pinned_snapshots = 0;
+  // The other one: of resident snapshots at present, each as SnapshotPolicyOptions::snapshot_bytes. What is evicted
+  // frees what was accounted for it.
+  std::uint64_t resident_snapshot_bytes = 0;
 };
 
 // One use on each node of a chain, held by its end. Move-only. Made by RadixTree::acquire; afterwards owned by the
@@ -184,7 +190,8 @@ struct StoredSnapshot {
 
 class RadixTree final : public PrefixCache {
  public:
-  // Throws std::invalid_argument: block_size zero; first_tier_key zero.
+  // Throws std::invalid_argument: block_size zero; first_tier_key zero; no such snapshot_policy, or an option of it
+  // that can not be.
   explicit RadixTree(RadixTreeOptions options = {});
   ~RadixTree() override;
   RadixTree(const RadixTree&) = delete;
@@ -220,7 +227,8 @@ class RadixTree final : public PrefixCache {
                        AdapterId adapter_id) override;
   // O(log edges) for each block.
   EvictedBlocks evict(std::size_t num_blocks) override;
-  // O(log snapshots).
+  // Whichever RadixTreeOptions::snapshot_policy chooses; with "lru" as PrefixCache says, and so is
+  // evict_snapshot_to_tier. O(log snapshots).
   std::optional<SnapshotId> evict_snapshot_lru() override;
   [[nodiscard]] std::size_t snapshot_count() const override;
   [[nodiscard]] CacheStats stats() const override;

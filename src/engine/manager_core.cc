@@ -29,6 +29,13 @@ void check_store(const CacheManagerOptions& options) {
   if (options.spill.fetch_depth == 0) refuse("spill.fetch_depth", "0: a fetch asks for at least one record at once");
 }
 
+// What the eviction of a snapshot frees is its slot.
+SnapshotPolicyOptions policy_options(const CacheManagerOptions& options) {
+  SnapshotPolicyOptions policy = options.snapshot_policy_options;
+  if (options.snapshots) policy.snapshot_bytes = options.snapshots->slot_bytes();
+  return policy;
+}
+
 CacheManagerOptions checked(CacheManagerOptions options) {
   if (options.block_size == 0) refuse("block_size", "0: a block has at least one token");
   if (!options.blocks && !options.snapshots) {
@@ -54,7 +61,9 @@ ManagerCore::ManagerCore(CacheManagerOptions options)
       tree_({.block_size = options_.block_size,
              .share_snapshots_across_sessions = options_.share_snapshots_across_sessions,
              .first_tier_key = options_.store ? options_.store->first_key() : 1,
-             .hash_seed = options_.hash_seed}),
+             .hash_seed = options_.hash_seed,
+             .snapshot_policy = options_.snapshot_policy,
+             .snapshot_policy_options = policy_options(options_)}),
       adapters_({.first_id = 1, .last_id = std::numeric_limits<AdapterId>::max(), .idle_max = options_.adapters_max},
                 choose_hash_seed(options_.hash_seed)),
       media_({.first_id = kFirstContentToken,
@@ -247,7 +256,9 @@ ManagerStats ManagerCore::stats() const {
   stats.waiting_for_steps = steps_.parked_count();
   stats.live_leases = counts_.live_leases.get();
   stats.live_leases -= std::min(stats.live_leases, stats.waiting_for_steps);
-  stats.pinned_snapshots = tree_.counters().pinned_snapshots;
+  const RadixTreeCounters counters = tree_.counters();
+  stats.pinned_snapshots = counters.pinned_snapshots;
+  stats.resident_snapshot_bytes = counters.resident_snapshot_bytes;
   stats.steps_in_flight = steps_.count();
   stats.blocks_held_by_clears = eras_.held_blocks();
   return stats;

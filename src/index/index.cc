@@ -13,7 +13,7 @@ constexpr auto kNoPreparation = [](const BlockTrie::Walk&) {};
 
 Index::Index(const RadixTreeOptions& options, std::uint64_t hash_seed)
     : trie_(options.block_size, hash_seed, gate_, options.first_tier_key),
-      snapshots_(trie_, gate_, hash_seed, options.share_snapshots_across_sessions) {}
+      snapshots_(trie_, gate_, hash_seed, options) {}
 
 // ---- Readers ----
 
@@ -76,7 +76,7 @@ bool Index::look_up(std::span<const TokenId> tokens, const ReadOptions& options,
       const std::size_t max_tokens = std::min(match.matched_tokens, options.max_snapshot_tokens);
       const auto snapshot = snapshots_.find_deepest(
           walk.at, {tokens, max_tokens, options.session_hash, adapter_id, options.resident_snapshots_only});
-      if (snapshot != SnapshotTable::kNone) return_snapshot(snapshot, found, now, options.pin_snapshot);
+      if (snapshot != SnapshotTable::kNone) return_snapshot(snapshot, found, now, options);
     }
     found.end = walk.at;
     found.epoch = epoch_in_commit(adapter_id);
@@ -88,17 +88,17 @@ bool Index::look_up(std::span<const TokenId> tokens, const ReadOptions& options,
   return !stopped;
 }
 
-bool Index::use_snapshot(SnapshotTable::Index index, Stamp now, bool pin) {
-  snapshots_.stamp(index, now);
+bool Index::use_snapshot(SnapshotTable::Index index, Stamp now, const ReadOptions& options) {
+  snapshots_.use(index, now, options.session_hash);
   count_hit(snapshots_[index]);
-  if (!pin || !snapshots_[index].resident) return false;
+  if (!options.pin_snapshot || !snapshots_[index].resident) return false;
   snapshots_.pin(index);
   return true;
 }
 
-void Index::return_snapshot(SnapshotTable::Index index, Found& found, Stamp now, bool pin) {
+void Index::return_snapshot(SnapshotTable::Index index, Found& found, Stamp now, const ReadOptions& options) {
   const SpinLockGuard lock(snapshots_lock_);
-  if (use_snapshot(index, now, pin)) found.pinned = index;
+  if (use_snapshot(index, now, options)) found.pinned = index;
   const SnapshotTable::Snapshot& snapshot = snapshots_[index];
   PrefixMatch& match = found.match;
   counters_.snapshot_gap_tokens += match.matched_tokens - snapshot.tokens;
@@ -217,7 +217,7 @@ Index::FoundSnapshot Index::find_snapshot(std::span<const TokenId> tokens, const
              walk.at, {tokens, max_tokens, options.session_hash, options.adapter_id, options.resident_snapshots_only});
          if (index == SnapshotTable::kNone) return;
          const SpinLockGuard lock(snapshots_lock_);
-         if (use_snapshot(index, tick(), options.pin_snapshot)) found.pinned = index;
+         if (use_snapshot(index, tick(), options)) found.pinned = index;
          found.ref = ref_of(index);
        });
   return found;
@@ -418,6 +418,7 @@ std::optional<SnapshotId> Index::evict_snapshot() {
 std::optional<TierEvict> Index::evict_snapshot_to_tier(std::size_t min_tokens) {
   const Writing writing(*this);
   const Gate::Closed closed(gate_);
+  snapshots_.reserve_spill();
   const auto victim = snapshots_.victim(closed);
   if (victim == SnapshotTable::kNone) return std::nullopt;
   TierEvict evict;
@@ -489,6 +490,7 @@ RadixTreeCounters Index::counters() const {
   counters.missed_tokens = readers.missed_tokens;
   counters.protocol_errors = readers.protocol_errors;
   counters.pinned_snapshots = snapshots_.pinned_count();
+  counters.resident_snapshot_bytes = snapshots_.resident_bytes();
   return counters;
 }
 

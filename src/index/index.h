@@ -167,8 +167,8 @@ class Index {
   void read(AdapterId adapter_id, std::span<const TokenId> tokens, BlockTrie::Extent extent, Prepare prepare,
             Effect effect) const;
   // Stamps and counts the snapshot that a reader returns. If it is to be pinned, and is resident, it is: then true.
-  bool use_snapshot(SnapshotTable::Index index, Stamp now, bool pin) CAIRN_REQUIRES(snapshots_lock_);
-  void return_snapshot(SnapshotTable::Index index, Found& found, Stamp now, bool pin);
+  bool use_snapshot(SnapshotTable::Index index, Stamp now, const ReadOptions& options) CAIRN_REQUIRES(snapshots_lock_);
+  void return_snapshot(SnapshotTable::Index index, Found& found, Stamp now, const ReadOptions& options);
   void count_hit(const SnapshotTable::Snapshot& snapshot) CAIRN_REQUIRES(snapshots_lock_);
   [[nodiscard]] SnapshotRef ref_of(SnapshotTable::Index index) const;
   struct Inserted {

@@ -14,13 +14,18 @@ constexpr std::array<bool, 2> kBothLanes = {false, true};
 
 }  // namespace
 
-SnapshotTable::SnapshotTable(BlockTrie& trie, Gate& gate, std::uint64_t hash_seed, bool shared)
+SnapshotTable::SnapshotTable(BlockTrie& trie, Gate& gate, std::uint64_t hash_seed, const RadixTreeOptions& options)
     : trie_(trie),
       gate_(gate),
       hash_seed_(hash_seed),
-      shared_(shared),
+      shared_(options.share_snapshots_across_sessions),
       places_(0, PlaceHash{&snapshots_}, PlaceEqual{&snapshots_}),
-      lanes_(0, LaneHash{hash_seed}) {}
+      lanes_(0, LaneHash{hash_seed}),
+      policy_(make_snapshot_policy(options.snapshot_policy, options.snapshot_policy_options)),
+      edges_(policy_->wants_savings() ? std::make_unique<SnapshotEdges>(trie.edges()) : nullptr),
+      bytes_each_(options.snapshot_policy_options.snapshot_bytes != 0
+                      ? options.snapshot_policy_options.snapshot_bytes
+                      : options.snapshot_policy_options.model.snapshot_bytes()) {}
 
 // ---- Finding ----
 
@@ -117,8 +122,11 @@ SnapshotTable::Index SnapshotTable::tail_on(Position at, const Query& query) con
 }
 
 // Commits that overlap may come in another order than their stamps.
-void SnapshotTable::stamp(Index index, Stamp now) noexcept {
-  snapshots_[index].stamp = std::max(snapshots_[index].stamp, now);
+void SnapshotTable::use(Index index, Stamp now, SessionHash by) noexcept {
+  Snapshot& snapshot = snapshots_[index];
+  snapshot.stamp = std::max(snapshot.stamp, now);
+  snapshot.use_number = ++uses_;
+  policy_->use(index, {.stamp = snapshot.stamp, .number = snapshot.use_number, .by = by});
 }
 
 // ---- Pinning ----
@@ -127,7 +135,9 @@ void SnapshotTable::pin(Index index) noexcept {
   Snapshot& snapshot = snapshots_[index];
   CAIRN_CHECK(snapshot.live);
   CAIRN_CHECK(snapshot.resident);
-  if (snapshot.pins++ == 0) ++pinned_;
+  if (snapshot.pins++ > 0) return;
+  ++pinned_;
+  policy_->pin(index);
 }
 
 void SnapshotTable::drop_pin(Snapshot& snapshot) noexcept {
@@ -139,10 +149,7 @@ bool SnapshotTable::unpin(Index index) noexcept {
   Snapshot& snapshot = snapshots_[index];
   if (!snapshot.live) return false;
   drop_pin(snapshot);
-  if (snapshot.pins == 0 && is_parked(snapshot)) {
-    --parked_;
-    enqueue(index);
-  }
+  if (snapshot.pins == 0) policy_->unpin(index);
   return true;
 }
 
@@ -164,6 +171,7 @@ SnapshotTable::Index SnapshotTable::Snapshots::add() {
 }
 
 SnapshotTable::Pending SnapshotTable::prepare(const Put& put) {
+  policy_->work();
   Pending pending;
   Snapshot& snapshot = pending.snapshot_;
   const auto residual = put.tokens.last(put.tokens.size() % block_size());
@@ -183,20 +191,33 @@ SnapshotTable::Pending SnapshotTable::prepare(const Put& put) {
   }
 
   snapshot.at = trie_.add_anchor(put.adapter_id, put.tokens);
+  hold_edge(snapshot.at);
   snapshot.place_hash = place_key(snapshot.at, put.adapter_id, residual).hash;
   return pending;
 }
 
 void SnapshotTable::make_room_for_one() {
-  reserve_queue();
   if (first_free_ == kNone) first_free_ = snapshots_.add();
+  policy_->reserve(snapshots_.size());
   make_room(places_, 1);
   make_room(lanes_, kBothLanes.size());
   make_room(by_slot_, 1);
   make_room(sessions_, 1);
 }
 
+// Of a position with an anchor, which is dropped if this throws.
+void SnapshotTable::hold_edge(Position at) {
+  if (!edges_) return;
+  try {
+    edges_->hold(at.edge);
+  } catch (...) {
+    trie_.drop_anchor(Gate::Closed(gate_), at);
+    throw;
+  }
+}
+
 void SnapshotTable::give_up(const Gate::Closed& closed, Pending pending) noexcept {
+  if (edges_) edges_->release(pending.snapshot_.at.edge);
   trie_.drop_anchor(closed, pending.snapshot_.at);
 }
 
@@ -214,6 +235,7 @@ std::optional<SnapshotId> SnapshotTable::put(const Gate::Closed& closed, Pending
     displaced = displace(closed, taken, counters);
   }
   pending.snapshot_.stamp = now;
+  pending.snapshot_.use_number = ++uses_;
 
   const Index index = first_free_;
   first_free_ = snapshots_[index].next_free;
@@ -249,7 +271,6 @@ void SnapshotTable::enter(Index index) noexcept {
   const Snapshot& snapshot = snapshots_[index];
   if (snapshot.kind != SnapshotKind::kTail) enter_lanes(index);
   if (snapshot.resident) {
-    enqueue(index);
     by_slot_.emplace(snapshot.slot, index);
   } else {
     by_key_.emplace(snapshot.key, index);
@@ -259,13 +280,16 @@ void SnapshotTable::enter(Index index) noexcept {
   ++size_;
   if (snapshot.kind == SnapshotKind::kTail) sessions_[snapshot.session].tail = index;
   if (snapshot.kind == SnapshotKind::kTailSibling) sessions_[snapshot.session].sibling = index;
+  join_those_above(index);
+  if (snapshot.resident) become_resident(index, true);
 }
 
 std::optional<SnapshotId> SnapshotTable::remove(const Gate::Closed& closed, Index index) noexcept {
   Snapshot& snapshot = snapshots_[index];
   CAIRN_CHECK(snapshot.live);
+  if (snapshot.resident) cease_to_be_resident(index);
   if (snapshot.kind != SnapshotKind::kTail) leave_lanes(snapshot);
-  if (is_parked(snapshot)) --parked_;
+  leave_those_below(index);
   std::optional<SnapshotId> slot;
   if (!snapshot.resident) {
     by_key_.erase(snapshot.key);
@@ -281,7 +305,6 @@ std::optional<SnapshotId> SnapshotTable::remove(const Gate::Closed& closed, Inde
   std::vector<TokenId>().swap(snapshot.residual);
   snapshot.live = false;
   snapshot.resident = false;
-  snapshot.queued = 0;
   if (snapshot.pins == 0) free_record(index);
   trie_.drop_anchor(closed, at);
   return slot;
@@ -338,45 +361,35 @@ void SnapshotTable::sweep_session(const Gate::Closed& closed, SessionHash sessio
 
 // ---- Eviction, spilling ----
 
-// For one entry more, and for those of parked snapshots. Void entries are thrown out before they outnumber the others.
-void SnapshotTable::reserve_queue() {
-  constexpr std::size_t kFew = 64;
-  if (queue_.entries().size() > 2 * by_slot_.size() + kFew) {
-    queue_.remove_if([&](const StampQueue::Entry& entry) { return snapshots_[entry.id].queued != entry.stamp; });
-  }
-  queue_.reserve(queue_.entries().size() + parked_ + 1);
-}
-
-void SnapshotTable::enqueue(Index index) noexcept {
-  snapshots_[index].queued = snapshots_[index].stamp;
-  queue_.push({snapshots_[index].stamp, index});
-}
-
 SnapshotTable::Index SnapshotTable::victim(const Gate::Closed&) noexcept {
-  while (!queue_.empty()) {
-    const auto [stamp, index] = queue_.oldest();
-    Snapshot& snapshot = snapshots_[index];
-    const bool valid = snapshot.queued == stamp;
-    if (valid && snapshot.pins == 0 && snapshot.stamp == stamp) return index;
-    queue_.pop();
-    if (!valid) continue;
-    if (snapshot.pins == 0) {
-      enqueue(index);
-    } else {
-      snapshot.queued = 0;  // the last unpin puts it back
-      ++parked_;
-    }
-  }
-  return kNone;
+  return policy_->choose(uses_);
 }
 
-TierKey SnapshotTable::spill(const Gate::Closed&, Index index) {
-  make_room(by_key_, 1);
+void SnapshotTable::become_resident(Index index, bool is_new) noexcept {
+  const Snapshot& snapshot = snapshots_[index];
+  resident_bytes_ += bytes_each_;
+  policy_->add({.id = index,
+                .is_tail = snapshot.kind == SnapshotKind::kTail,
+                .session = snapshot.session,
+                .place = snapshot.place_hash,
+                .tokens = snapshot.tokens,
+                .is_new = is_new,
+                .above_tokens = snapshot.above_tokens,
+                .last_use = {.stamp = snapshot.stamp, .number = snapshot.use_number, .by = snapshot.session}});
+}
+
+// What it frees is what was accounted for it.
+void SnapshotTable::cease_to_be_resident(Index index) noexcept {
+  CAIRN_CHECK(resident_bytes_ >= bytes_each_);
+  resident_bytes_ -= bytes_each_;
+  policy_->remove(index);
+}
+
+TierKey SnapshotTable::spill(const Gate::Closed&, Index index) noexcept {
   Snapshot& snapshot = snapshots_[index];
   CAIRN_CHECK(snapshot.resident);
-  CAIRN_CHECK(queue_.oldest().id == index);
-  queue_.pop();
-  snapshot.queued = 0;
+  CAIRN_CHECK(snapshot.pins == 0);
+  cease_to_be_resident(index);
   by_slot_.erase(snapshot.slot);
   snapshot.resident = false;
   snapshot.slot = 0;
@@ -392,14 +405,14 @@ SnapshotTable::Index SnapshotTable::find_key(TierKey key) const {
 
 void SnapshotTable::promote(const Gate::Closed&, Index index, SnapshotId slot) {
   make_room(by_slot_, 1);
-  reserve_queue();
+  policy_->reserve(snapshots_.size());
   Snapshot& snapshot = snapshots_[index];
   CAIRN_CHECK(!snapshot.resident);
   by_key_.erase(snapshot.key);
   snapshot.key = 0;
   snapshot.slot = slot;
   snapshot.resident = true;
-  enqueue(index);  // with the stamp that it has
+  become_resident(index, false);  // with the stamp that it has
   by_slot_.emplace(slot, index);
 }
 
@@ -414,6 +427,7 @@ bool SnapshotTable::add_spilled(Position at, const StoredSnapshot& stored, Stamp
   snapshot.tokens = boundary_tokens(at) + stored.tokens.size();
   snapshot.session = stored.session_hash;
   snapshot.stamp = now;
+  snapshot.use_number = uses_ + 1;
   snapshot.place_hash = place_key(at, stored.adapter_id, stored.tokens).hash;
   snapshot.kind = stored.kind;
   snapshot.live = true;
@@ -424,12 +438,74 @@ bool SnapshotTable::add_spilled(Position at, const StoredSnapshot& stored, Stamp
     make_room(by_key_, 1);
   }
   trie_.add_anchor_at(at);
+  hold_edge(at);
   const Gate::Closed closed(gate_);
+  ++uses_;
   const Index index = first_free_;
   first_free_ = snapshots_[index].next_free;
   snapshots_[index] = std::move(snapshot);
   enter(index);
   return true;
+}
+
+// ---- What a snapshot saves ----
+
+// A snapshot counts as above another if its full blocks are: what is left of it, if anything, is not compared.
+std::size_t SnapshotTable::deepest_above_in_lane(Position at, const LaneKey& key, std::size_t tokens) const {
+  const auto lane = lanes_.find(key);
+  if (lane == lanes_.end()) return 0;
+  auto node = lane->second.lower_bound(std::min(tokens, boundary_tokens(at) + block_size()));
+  return node == lane->second.begin() ? 0 : (--node)->tokens;
+}
+
+// Tails are above none: nobody else sees them, and a session's other ones lie higher.
+std::size_t SnapshotTable::deepest_above(const Snapshot& snapshot) const {
+  for (Position at = snapshot.at;; at = trie_.edges()[at.edge].parent()) {
+    if (trie_.edges()[at.edge].snapshots > 0) {
+      LaneKey lane{.edge = at.edge, .any_session = shared_, .adapter_id = snapshot.adapter_id};
+      std::size_t deepest = deepest_above_in_lane(at, lane, snapshot.tokens);
+      if (!shared_ && snapshot.session != 0) {
+        lane.session = snapshot.session;
+        deepest = std::max(deepest, deepest_above_in_lane(at, lane, snapshot.tokens));
+      }
+      if (deepest > 0) return deepest;  // an edge further up has none as deep
+    }
+    if (at.edge == kTop) return 0;
+  }
+}
+
+void SnapshotTable::join_those_above(Index index) noexcept {
+  if (!edges_) return;
+  Snapshot& snapshot = snapshots_[index];
+  snapshot.on_edge.tokens = snapshot.tokens;
+  snapshot.on_edge.boundary = snapshot.at.boundary;
+  snapshot.on_edge.index = index;
+  edges_->insert(snapshot.at.edge, snapshot.on_edge);
+  snapshot.above_tokens = deepest_above(snapshot);
+  reckon_below(snapshot);
+}
+
+void SnapshotTable::leave_those_below(Index index) noexcept {
+  if (!edges_) return;
+  Snapshot& snapshot = snapshots_[index];
+  edges_->erase(snapshot.at.edge, snapshot.on_edge);
+  reckon_below(snapshot);
+  edges_->release(snapshot.at.edge);
+}
+
+// It has come or gone. Those below one that all see are none of its business.
+void SnapshotTable::reckon_below(const Snapshot& snapshot) noexcept {
+  if (snapshot.kind == SnapshotKind::kTail) return;
+  edges_->for_each_below(snapshot.at, snapshot.tokens, [&](Index index) {
+    Snapshot& below = snapshots_[index];
+    if (below.adapter_id != snapshot.adapter_id) return false;
+    const std::size_t above = deepest_above(below);
+    if (above != below.above_tokens) {
+      below.above_tokens = above;
+      if (below.resident) policy_->above_changed(index, above);
+    }
+    return seen_by_all(below);
+  });
 }
 
 // ---- Clearing ----

@@ -11,9 +11,12 @@
 // A session's tail is unique, so the table of sessions says where it is. Several snapshots can share a boundary and
 // differ in their residual; the one that agrees with the looked-up tokens is found by hash, one probe per length.
 //
-// A pinned snapshot is passed over by eviction: when its turn comes it leaves the queue, and the last unpin puts it
-// back. One that is removed while it is pinned is gone as far as anybody can see, but its record stays, and its slot
-// stays taken, until the last unpin.
+// Which one is evicted is the policy's choice (policy/snapshot_policy.h), which hears of each that comes, is used, is
+// pinned and goes. Where the policy wants to know what a snapshot saves, each knows how deep the deepest one above it
+// lies that all who see it see as well, and is told when that changes (snapshot_edges.h).
+//
+// A pinned snapshot is passed over by eviction. One that is removed while it is pinned is gone as far as anybody can
+// see, but its record stays, and its slot stays taken, until the last unpin.
 //
 // Threads: read in commits and by writers; changed by writers with the gate closed (the first argument shows it), and
 // by stamp(), pin() and unpin(), which readers call one at a time (Index's lock). What may allocate says so and gives
@@ -36,7 +39,8 @@
 #include "cairn/prefix_cache.h"
 #include "cairn/radix_tree.h"
 #include "index/block_trie.h"
-#include "index/stamp_queue.h"
+#include "index/snapshot_edges.h"
+#include "policy/snapshot_policy.h"
 
 namespace cairn {
 
@@ -67,11 +71,14 @@ class SnapshotTable {
     SnapshotId slot = 0;                 // if resident
     TierKey key = 0;                     // if spilled
     std::array<LaneNode, 2> lane_nodes;  // in its session's lane and in that for any; not used by a tail
-    Stamp queued = 0;                    // the stamp of its entry in the queue; 0: none (not resident, or pinned)
+    std::uint64_t use_number = 0;        // its last use was the n-th of any snapshot
+    // If the policy wants savings.
+    SnapshotEdges::Node on_edge;
+    std::size_t above_tokens = 0;
     Index next_free = kNone;
   };
 
-  SnapshotTable(BlockTrie& trie, Gate& gate, std::uint64_t hash_seed, bool shared);
+  SnapshotTable(BlockTrie& trie, Gate& gate, std::uint64_t hash_seed, const RadixTreeOptions& options);
   SnapshotTable(const SnapshotTable&) = delete;
   SnapshotTable& operator=(const SnapshotTable&) = delete;
 
@@ -79,6 +86,8 @@ class SnapshotTable {
   [[nodiscard]] const Snapshot& operator[](Index index) const { return snapshots_[index]; }
   // By a resident snapshot, or by one that is gone and still pinned.
   [[nodiscard]] bool is_taken(SnapshotId slot) const { return by_slot_.contains(slot); }
+  // Of those that are resident, as the policy reckons them.
+  [[nodiscard]] std::size_t resident_bytes() const { return resident_bytes_; }
   // With a pin, whether in the cache or gone.
   [[nodiscard]] std::size_t pinned_count() const { return pinned_; }
 
@@ -95,7 +104,8 @@ class SnapshotTable {
   };
   // O(log snapshots) for each edge, and for each spilled one that is passed over.
   [[nodiscard]] Index find_deepest(Position at, const Query& query) const;
-  void stamp(Index index, Stamp now) noexcept;
+  // A lookup of session `by` returns it.
+  void use(Index index, Stamp now, SessionHash by) noexcept;
 
   // ---- Pinning ----
 
@@ -141,11 +151,12 @@ class SnapshotTable {
 
   // ---- Eviction, spilling ----
 
-  // The least recently used resident one without a pin, or kNone.
+  // The policy's choice among the resident ones without a pin, or kNone. To be evicted: removed or spilled.
   [[nodiscard]] Index victim(const Gate::Closed&) noexcept;
   // Returns its slot, if it was resident and has no pin.
   std::optional<SnapshotId> remove(const Gate::Closed&, Index index) noexcept;
-  TierKey spill(const Gate::Closed&, Index index);  // the victim; allocates
+  void reserve_spill() { make_room(by_key_, 1); }  // before the victim is chosen; allocates
+  TierKey spill(const Gate::Closed&, Index index) noexcept;
   [[nodiscard]] Index find_key(TierKey key) const;
   void promote(const Gate::Closed&, Index index, SnapshotId slot);  // allocates
   // One that was spilled before the process started, under a key that no other snapshot has, at `at`, where tokens are
@@ -243,10 +254,17 @@ class SnapshotTable {
   // Removes it as remove() does; the key of a spilled one becomes an orphan, for which there is room.
   std::optional<SnapshotId> displace(const Gate::Closed&, Index index, RadixTreeCounters& counters) noexcept;
   void leave_session(Index index) noexcept;
-  void reserve_queue();
-  void enqueue(Index index) noexcept;
-  [[nodiscard]] static bool is_parked(const Snapshot& snapshot) {
-    return snapshot.live && snapshot.resident && snapshot.queued == 0;
+  void hold_edge(Position at);
+  void become_resident(Index index, bool is_new) noexcept;
+  void cease_to_be_resident(Index index) noexcept;
+  // What savings depend on; nothing if the policy doesn't want them.
+  void join_those_above(Index index) noexcept;
+  void leave_those_below(Index index) noexcept;
+  void reckon_below(const Snapshot& snapshot) noexcept;
+  [[nodiscard]] std::size_t deepest_above(const Snapshot& snapshot) const;
+  [[nodiscard]] std::size_t deepest_above_in_lane(Position at, const LaneKey& key, std::size_t tokens) const;
+  [[nodiscard]] bool seen_by_all(const Snapshot& snapshot) const {
+    return snapshot.kind != SnapshotKind::kTail && (shared_ || snapshot.session == 0);
   }
   void drop_pin(Snapshot& snapshot) noexcept;
   void free_record(Index index) noexcept;
@@ -263,9 +281,11 @@ class SnapshotTable {
   IdMap<Session> sessions_;
   IdMap<Index> by_slot_;  // resident ones, and those gone and pinned
   IdMap<Index> by_key_;
-  StampQueue queue_;  // of resident ones; an entry whose stamp is not `queued` of its snapshot is void
-  // Resident ones without an entry: pinned, and eviction has met them. The queue has room for them.
-  std::size_t parked_ = 0;
+  std::unique_ptr<SnapshotPolicy> policy_;
+  std::unique_ptr<SnapshotEdges> edges_;  // null unless the policy wants savings
+  const std::size_t bytes_each_;
+  std::size_t resident_bytes_ = 0;
+  std::uint64_t uses_ = 0;  // puts, and lookups that returned one
   std::size_t pinned_ = 0;
   std::vector<TierKey> orphaned_;
 };

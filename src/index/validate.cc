@@ -146,9 +146,7 @@ std::string SnapshotTable::validate(const Gate::Closed&, BlockTrie::AnchorCounts
     return "snapshot " + std::to_string(index) + ": " + what;
   };
   std::size_t live = 0, resident = 0, lane_nodes = 0, tails = 0, siblings = 0;
-  std::size_t pinned = 0, parked = 0, gone_and_pinned = 0;
-  std::vector<std::uint32_t> entries(snapshots_.size());  // valid ones in the queue
-  for (const auto& [stamp, index] : queue_.entries()) entries[index] += snapshots_[index].queued == stamp ? 1 : 0;
+  std::size_t pinned = 0, gone_and_pinned = 0;
   IdMap<std::uint32_t> on_edge;
   for (Index index = 0; index < snapshots_.size(); ++index) {
     const Snapshot& snapshot = snapshots_[index];
@@ -173,20 +171,15 @@ std::string SnapshotTable::validate(const Gate::Closed&, BlockTrie::AnchorCounts
       return says(index, "is not found at its place");
     if (snapshot.resident) {
       ++resident;
-      if (is_parked(snapshot)) {
-        ++parked;
-        if (snapshot.pins == 0) return says(index, "is not pinned and yet not in the order of eviction");
-      } else if (snapshot.queued > snapshot.stamp || entries[index] != 1) {
-        return says(index, "is not in the order of eviction");
-      }
       const auto slot = by_slot_.find(snapshot.slot);
       if (slot == by_slot_.end() || slot->second != index) return says(index, "is not found by its slot");
     } else if (snapshot.pins > 0) {
       return says(index, "is spilled and pinned");
-    } else if (snapshot.queued != 0) {
-      return says(index, "is spilled and in the order of eviction");
     } else if (find_key(snapshot.key) != index || trie_.keys().is_known(snapshot.key)) {
       return says(index, "is not found by its tier key, or a block has it too");
+    }
+    if (edges_ && snapshot.above_tokens != deepest_above(snapshot)) {
+      return says(index, "is not told of the deepest one above it");
     }
     if (snapshot.kind != SnapshotKind::kTail) lane_nodes += 2;
     if (snapshot.kind == SnapshotKind::kPlain) continue;
@@ -200,7 +193,8 @@ std::string SnapshotTable::validate(const Gate::Closed&, BlockTrie::AnchorCounts
   if (live != size_ || places_.size() != size_) return "wrong count of snapshots";
   if (by_slot_.size() != resident + gone_and_pinned) return "wrong count of slots that are taken";
   if (pinned_ != pinned) return "wrong count of pinned snapshots";
-  if (parked_ != parked) return "wrong count of snapshots that eviction passed over";
+  if (resident_bytes_ != resident * bytes_each_) return "wrong count of the bytes of resident snapshots";
+  if (const std::string wrong = policy_->validate(resident); !wrong.empty()) return "policy: " + wrong;
   if (by_key_.size() != live - resident) return "wrong count of spilled snapshots";
   // Each node of a lane is that of a snapshot which belongs there; as many as there should be, so all of them.
   for (const auto& [key, lane] : lanes_) {

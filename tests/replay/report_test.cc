@@ -191,6 +191,8 @@ Report verified_report() {
                  .evicted_snapshots = 34,
                  .captures = {.tails = {.captures = 101, .bytes = 102, .uses = 103, .reused_tokens = 104},
                               .last_tokens = {.captures = 105, .bytes = 106, .uses = 107, .reused_tokens = 108}},
+                 .saved_flops = 3,
+                 .prompt_flops = 4,
                  .engine = {.blocks_checked = 41,
                             .block_bytes_checked = 42,
                             .states_checked = 43,
@@ -234,7 +236,7 @@ TEST(Report, JsonOfAVerifiedRunHasEveryNumberAndTheSettings) {
         "last_tokens": {"captures": 105, "bytes": 106, "uses": 107, "reused_tokens": 108},
         "from_store": {"captures": 0, "bytes": 0, "uses": 0, "reused_tokens": 0}}, "steps": 47, "blocks_checked": 41,
       "block_bytes_checked": 42, "states_checked": 43, "state_bytes_checked": 44, "block_bytes_written": 45,
-      "states_written": 46, "wall_time_s": 2.5, "tiers": null}])"));
+      "states_written": 46, "saved_flops": 3.0, "prompt_flops": 4.0, "flop_rate": 0.75, "wall_time_s": 2.5, "tiers": null}])"));
   EXPECT_EQ(settings.at("skip"), 0);
   EXPECT_TRUE(settings.at("tiers").is_null());
   EXPECT_EQ(document.at("workload").at("distinct_blocks"), 8000);

@@ -176,23 +176,25 @@ TEST(SnapshotSweep, GrowsWithTheSlotsUpToTheUnboundedOne) {
       .jobs = 2,
       .verified = {.replay = {.block_size = 16}, .snapshots = SnapshotOptions{.slot_bytes = 16}}};
   const SnapshotSweepResult result = sweep_snapshots(workload, options);
-  ASSERT_EQ(result.runs.size(), result.slots.size());
+  ASSERT_EQ(result.curves.size(), 1U);
+  const std::vector<VerifiedResult>& runs = result.curves[0].runs;
+  ASSERT_EQ(runs.size(), result.slots.size());
   EXPECT_EQ(result.unbounded.evicted_snapshots, 0U);
   EXPECT_GT(result.unbounded.reused_tokens, 0U);
-  EXPECT_EQ(result.runs.back().reused_tokens, result.unbounded.reused_tokens);
-  EXPECT_LT(result.runs.front().reused_tokens, result.unbounded.reused_tokens);
-  for (std::size_t i = 0; i < result.runs.size(); ++i) {
+  EXPECT_EQ(runs.back().reused_tokens, result.unbounded.reused_tokens);
+  EXPECT_LT(runs.front().reused_tokens, result.unbounded.reused_tokens);
+  for (std::size_t i = 0; i < runs.size(); ++i) {
     VerifiedReplayOptions single = options.verified;
     single.snapshots->slots = result.slots[i];
-    EXPECT_EQ(result.runs[i].reused_tokens, replay_verified(workload, options.pool_blocks, single).reused_tokens);
+    EXPECT_EQ(runs[i].reused_tokens, replay_verified(workload, options.pool_blocks, single).reused_tokens);
   }
   SnapshotSweepReport report;
   report.builtin = BuiltinWorkloadOptions{};
   report.verified = options.verified;
   report.result = result;
-  EXPECT_THAT(table(report), HasSubstr("lost for lack of state"));
+  EXPECT_THAT(table(report), HasSubstr("Saved, in percent of the prompts' FLOPs"));
   EXPECT_EQ(Json::parse(json(report)).at("points").size(), result.slots.size() + 1);
-  EXPECT_THAT(csv(report), StartsWith("snapshots,reuse_rate,"));
+  EXPECT_THAT(csv(report), StartsWith("policy,snapshots,reuse_rate,flop_rate,"));
   EXPECT_THAT(plot(report), HasSubstr("attention alone"));
   EXPECT_THROW((void)sweep_snapshots(workload, {.pool_blocks = 9}), std::invalid_argument);
 }

@@ -89,7 +89,7 @@ PrefixMatch NaivePrefixCache::look_up(std::span<const TokenId> tokens, const Rea
   const auto found = choose(tokens, max_tokens, options);
   if (found == snapshots_.end()) return match;
   Snapshot& snapshot = found->second;
-  snapshot.stamp = clock_;
+  use(snapshot, options.session_hash);
   count_hit(snapshot);
   const std::size_t depth = found->first.tokens.size();
   counters_.snapshot_gap_tokens += match.matched_tokens - depth;
@@ -307,7 +307,11 @@ std::optional<SnapshotId> NaivePrefixCache::put(std::span<const TokenId> tokens,
     ++counters_.snapshots_replaced;
     if (kind == Kind::kTail && entry->second.kind == Kind::kTail) ++counters_.tails_replaced;
   }
-  entry->second = {kind, session, ++clock_, slot, 0};
+  entry->second.slot.reset();
+  entry->second.session = 0;
+  forget_idle_sessions();
+  entry->second = {kind, session, ++clock_, slot, 0, ++uses_};
+  note_resident(entry->second);
   ++counters_.snapshots_put;
   return displaced;
 }
@@ -454,7 +458,8 @@ NaivePrefixCache::PinnedSnapshot NaivePrefixCache::find_snapshot(std::span<const
                                                                  const ReadOptions& options) {
   const auto found = choose(tokens, options.max_snapshot_tokens, options);
   if (found == snapshots_.end()) return {};
-  found->second.stamp = ++clock_;
+  ++clock_;
+  use(found->second, options.session_hash);
   count_hit(found->second);
   return {ref_of(found), options.pin_snapshot ? pin(found->second) : Pin{}};
 }
@@ -489,17 +494,8 @@ SnapshotRef NaivePrefixCache::peek_snapshot(std::span<const TokenId> tokens, con
 
 // ---- Eviction and spilling of snapshots ----
 
-NaivePrefixCache::Snapshots::iterator NaivePrefixCache::least_recently_used_resident() {
-  auto oldest = snapshots_.end();
-  for (auto entry = snapshots_.begin(); entry != snapshots_.end(); ++entry) {
-    if (!entry->second.slot || pins_.contains(*entry->second.slot)) continue;
-    if (oldest == snapshots_.end() || entry->second.stamp < oldest->second.stamp) oldest = entry;
-  }
-  return oldest;
-}
-
 std::optional<SnapshotId> NaivePrefixCache::evict_snapshot_lru() {
-  const auto victim = least_recently_used_resident();
+  const auto victim = next_snapshot_to_evict();
   if (victim == snapshots_.end()) return std::nullopt;
   const auto slot = victim->second.slot;
   snapshots_.erase(victim);
@@ -509,7 +505,7 @@ std::optional<SnapshotId> NaivePrefixCache::evict_snapshot_lru() {
 }
 
 std::optional<TierEvict> NaivePrefixCache::evict_snapshot_to_tier(std::size_t min_tokens) {
-  const auto victim = least_recently_used_resident();
+  const auto victim = next_snapshot_to_evict();
   if (victim == snapshots_.end()) return std::nullopt;
   Snapshot& snapshot = victim->second;
   const std::size_t depth = victim->first.tokens.size();
@@ -537,6 +533,7 @@ bool NaivePrefixCache::promote_snapshot(TierKey key, SnapshotId new_slot) {
   if (is_taken(new_slot)) throw std::invalid_argument("new_slot must not be taken already");
   entry->second.slot = new_slot;
   entry->second.tier_key = 0;
+  note_resident(entry->second);
   ++counters_.promotions;
   return true;
 }

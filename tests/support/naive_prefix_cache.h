@@ -141,7 +141,7 @@ class NaivePrefixCache final : public PrefixCache {
   // What a store must keep: the keys of records and of spilled snapshots.
   [[nodiscard]] std::vector<TierKey> stored_keys() const;
 
-  [[nodiscard]] const RadixTreeCounters& counters() const { return counters_; }
+  [[nodiscard]] RadixTreeCounters counters() const;
 
   // For checks of the pools: how many nodes hold each block and disk block, and the slots of resident snapshots and of
   // those that are gone and pinned.
@@ -169,6 +169,12 @@ class NaivePrefixCache final : public PrefixCache {
     std::uint64_t stamp = 0;
     std::optional<SnapshotId> slot;  // resident
     TierKey tier_key = 0;            // else spilled under this key
+    std::uint64_t use_number = 0;    // its last use was the n-th of any
+  };
+  // Of a session's tail.
+  struct Lease {
+    SessionHash session = 0;
+    std::uint64_t renewed_at = 0;  // evictions that had passed
   };
   // A place that has a key.
   struct Name {
@@ -215,7 +221,16 @@ class NaivePrefixCache final : public PrefixCache {
   [[nodiscard]] Snapshots::iterator choose(std::span<const TokenId> tokens, std::size_t max_tokens,
                                            const ReadOptions& options);
   void count_hit(const Snapshot& snapshot);
-  [[nodiscard]] Snapshots::iterator least_recently_used_resident();
+  // Policies (naive_snapshot_policies.cc).
+  [[nodiscard]] Snapshots::iterator next_snapshot_to_evict();
+  [[nodiscard]] Snapshots::iterator session_choice(const std::vector<Snapshots::iterator>& candidates);
+  [[nodiscard]] Snapshots::iterator flop_choice(const std::vector<Snapshots::iterator>& candidates);
+  [[nodiscard]] std::size_t deepest_above(Snapshots::const_iterator found) const;
+  [[nodiscard]] std::size_t snapshot_bytes() const;
+  void use(Snapshot& snapshot, SessionHash by);  // now
+  void note_resident(const Snapshot& snapshot);
+  void renew_lease(SessionHash session);
+  void forget_idle_sessions();
   [[nodiscard]] Snapshots::iterator find_spilled(TierKey key);
 
   [[nodiscard]] std::vector<TierKey> stored_after(std::span<const TokenId> tokens, std::size_t matched_tokens,
@@ -242,8 +257,12 @@ class NaivePrefixCache final : public PrefixCache {
   std::map<AdapterId, std::uint64_t> clears_;
   std::uint64_t clears_of_all_ = 0;
   RadixTreeCounters counters_;
-  std::map<SnapshotId, std::size_t> pins_;  // of resident ones and of those in gone_
-  std::set<SnapshotId> gone_;               // slots whose snapshot is gone, and which are still pinned
+  std::map<SnapshotId, std::size_t> pins_;       // of resident ones and of those in gone_
+  std::uint64_t uses_ = 0;                       // of snapshots
+  std::uint64_t evictions_ = 0;                  // that the policy chose for
+  std::map<SessionHash, std::uint64_t> active_;  // when a session with resident snapshots was last active
+  std::vector<Lease> leases_;                    // renewed longest ago first
+  std::set<SnapshotId> gone_;                    // slots whose snapshot is gone, and which are still pinned
 };
 
 }  // namespace cairn::testing

@@ -248,7 +248,7 @@ bool NaivePrefixCache::register_spilled_snapshot(const StoredSnapshot& snapshot)
   place.tokens.insert(place.tokens.end(), snapshot.tokens.begin(), snapshot.tokens.end());
   if (snapshots_.contains(place)) return false;
   if (kind != Kind::kPlain && find_of_session(kind, snapshot.session_hash) != snapshots_.end()) return false;
-  snapshots_[place] = {kind, snapshot.session_hash, ++clock_, std::nullopt, snapshot.key};
+  snapshots_[place] = {kind, snapshot.session_hash, ++clock_, std::nullopt, snapshot.key, ++uses_};
   return true;
 }
 

@@ -94,6 +94,13 @@ Program decode_program(std::span<const std::uint8_t> bytes) {
   settings.slots = 2 + header[3] % 14;
   settings.breaks_protocol = header[5] % 8 == 7;
   const std::size_t profile = header[4] % kProfiles;
+  // 0 is what programs have that are older than the policies.
+  constexpr std::array<std::string_view, 4> kPolicies = {"lru", "session", "flop", "flop"};
+  settings.snapshot_policy = kPolicies[header[7] % kPolicies.size()];
+  SnapshotPolicyOptions& policy = settings.snapshot_policy_options;
+  policy.session_leases_max = header[7] / 4 % 4;
+  policy.session_lease_evictions = header[7] / 16 % 8;
+  policy.flop_alpha = static_cast<double>(header[7] / 4 % 8) / 2;
 
   for (std::size_t at = kRecordBytes; at < bytes.size(); at += kRecordBytes) {
     std::array<std::uint8_t, kRecordBytes> record = {};

@@ -8,6 +8,7 @@
 #define CAIRN_TESTS_SUPPORT_OPERATION_DECODER_H_
 
 #include <cairn/prefix_cache.h>
+#include <cairn/snapshot_policy.h>
 
 #include <cstddef>
 #include <cstdint>
@@ -81,6 +82,8 @@ struct ProgramSettings {
   TierKey first_tier_key = 1;
   std::size_t slots = 8;
   bool breaks_protocol = false;  // callers release what they do not hold
+  std::string snapshot_policy = "lru";
+  SnapshotPolicyOptions snapshot_policy_options{};
 };
 
 struct Program {

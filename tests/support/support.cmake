@@ -10,6 +10,7 @@ add_library(cairn_test_support OBJECT
   ${CMAKE_CURRENT_LIST_DIR}/lockstep_store.cc
   ${CMAKE_CURRENT_LIST_DIR}/naive_prefix_cache.cc
   ${CMAKE_CURRENT_LIST_DIR}/naive_prefix_cache_store.cc
+  ${CMAKE_CURRENT_LIST_DIR}/naive_snapshot_policies.cc
   ${CMAKE_CURRENT_LIST_DIR}/operation_decoder.cc
   ${CMAKE_CURRENT_LIST_DIR}/protocol_breaker.cc
   ${CMAKE_CURRENT_LIST_DIR}/seed_on_crash.cc

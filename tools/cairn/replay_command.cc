@@ -17,6 +17,7 @@
 #include "replay/report.h"
 #include "replay/verified_replayer.h"
 #include "replay_tier_options.h"
+#include "snapshot_options.h"
 #include "sweep_options.h"
 #include "workload_options.h"
 
@@ -25,8 +26,6 @@ namespace {
 
 constexpr std::size_t kRuns = 4;
 constexpr std::size_t kSweptSnapshotBytes = 64;
-constexpr std::size_t kSnapshotsMax = 10'000'000;
-constexpr std::size_t kSnapshotBytesMax = std::size_t{1} << 32;
 
 constexpr const char* kExamples = R"(Examples:
   cairn replay
@@ -43,6 +42,8 @@ constexpr const char* kExamples = R"(Examples:
       with an engine that writes every KV block and checks every byte it gets
   cairn replay --engine verify --snapshots 200 --checkpoint-every 1024
       the same of a hybrid model, whose recurrent state is kept in 200 slots
+  cairn replay --engine verify --snapshots 200 --snapshot-policy session
+      and those of sessions that are idle longest are evicted first
   cairn replay conversation_trace.jsonl --block-size 512 --sweep --plot hits.svg
       the hit rate over the pool's size: would more memory help?
   cairn replay agents.jsonl.zst --trace-block-size 64 --sweep-snapshots
@@ -60,8 +61,7 @@ struct Arguments {
   EngineArguments engine;
   bool verify = false;
   std::size_t prefill_chunk = replay::VerifiedReplayOptions{}.prefill_chunk_tokens;
-  std::optional<std::size_t> snapshots;
-  replay::SnapshotOptions snapshot;  // but for the slots
+  SnapshotArguments snapshots;
   SweepArguments sweep;
   TierArguments tiers;
   std::string json;
@@ -80,22 +80,6 @@ void add_verifying_options(CLI::App& command, Arguments& arguments) {
       ->group(kGroup);
   command.add_option("--prefill-chunk", arguments.prefill_chunk, "Tokens of a prompt that one step computes, at most")
       ->check(CLI::Range(std::uint64_t{1}, replay::kSequenceTokensMax))
-      ->type_name("TOKENS")
-      ->capture_default_str()
-      ->group(kGroup);
-  command.add_option("--snapshots", arguments.snapshots, "A hybrid model, with slots for so many states")
-      ->check(CLI::Range(std::size_t{1}, kSnapshotsMax))
-      ->type_name("N")
-      ->group(kGroup);
-  command.add_option("--snapshot-bytes", arguments.snapshot.slot_bytes, "Size of a state")
-      ->check(CLI::Range(std::size_t{1}, kSnapshotBytesMax))
-      ->type_name("BYTES")
-      ->capture_default_str()
-      ->group(kGroup);
-  command
-      .add_option("--checkpoint-every", arguments.snapshot.checkpoint_every_tokens,
-                  "Keep the state every so many tokens of a prompt, beside tails and branch points; 0: do not")
-      ->check(CLI::Range(std::uint64_t{0}, replay::kSequenceTokensMax))
       ->type_name("TOKENS")
       ->capture_default_str()
       ->group(kGroup);
@@ -123,7 +107,8 @@ void check_combinations(const CLI::App& command, const Arguments& arguments) {
   const auto given = [&command](const char* name) { return command.get_option(name)->count() > 0; };
   const auto value = [&command](const char* name) { return command.get_option(name)->results().front(); };
   const bool sweeps_snapshots = arguments.sweep.snapshots;
-  for (const char* name : {"--snapshots", "--snapshot-bytes", "--checkpoint-every", "--prefill-chunk"}) {
+  for (const char* name : {"--snapshots", "--snapshot-bytes", "--checkpoint-every", "--captures", "--snapshot-policy",
+                           "--prefill-chunk"}) {
     if (given(name) && !arguments.verify && !sweeps_snapshots) {
       throw CLI::ValidationError(
           name, fmt::format("{}: only the verifying engine has it; add --engine verify", value(name)));
@@ -133,12 +118,6 @@ void check_combinations(const CLI::App& command, const Arguments& arguments) {
     throw CLI::ValidationError(
         "--metrics", fmt::format("{}: only the verifying engine has it; add --engine verify", arguments.metrics));
   }
-  for (const char* name : {"--snapshot-bytes", "--checkpoint-every"}) {
-    if (given(name) && !arguments.snapshots && !sweeps_snapshots) {
-      throw CLI::ValidationError(
-          name, fmt::format("{}: without --snapshots no state is kept; add --snapshots N", value(name)));
-    }
-  }
   for (const char* name : {"--jobs", "--csv", "--plot"}) {
     if (given(name) && !arguments.sweep.any()) {
       throw CLI::ValidationError(
@@ -146,15 +125,7 @@ void check_combinations(const CLI::App& command, const Arguments& arguments) {
     }
   }
   check_tier_combinations(command, arguments.tiers, arguments.verify);
-  const std::size_t block_size = arguments.engine.replay.block_size;
-  const std::size_t every = arguments.snapshot.checkpoint_every_tokens;
-  if (every % block_size != 0) {
-    const std::size_t below = every / block_size * block_size;
-    throw CLI::ValidationError(
-        "--checkpoint-every",
-        fmt::format("{}: must be a multiple of the block size {}; take {}{}", every, block_size,
-                    below > 0 ? fmt::format("{} or ", below) : std::string(), below + block_size));
-  }
+  check_snapshot_combinations(command, arguments.snapshots, arguments.engine.replay.block_size, sweeps_snapshots);
 }
 
 void compare(const replay::Workload& workload, replay::Report& report) {
@@ -168,10 +139,7 @@ replay::VerifiedReplayOptions verified_options(const Arguments& arguments) {
   replay::VerifiedReplayOptions options;
   options.prefill_chunk_tokens = arguments.prefill_chunk;
   options.replay = arguments.engine.replay_options();
-  if (arguments.snapshots) {
-    options.snapshots = arguments.snapshot;
-    options.snapshots->slots = *arguments.snapshots;
-  }
+  if (arguments.snapshots.slots) options.snapshots = arguments.snapshots.complete();
   if (arguments.tiers.given()) options.tiers = arguments.tiers.tiers;
   options.skip = arguments.tiers.skip;
   options.stop_after = arguments.tiers.stop_after;
@@ -204,7 +172,7 @@ void sweep(const CLI::App& command, const replay::Workload& workload, const repl
     return;
   }
   replay::VerifiedReplayOptions verified = verified_options(arguments);
-  verified.snapshots = arguments.snapshot;
+  verified.snapshots = arguments.snapshots.complete();
   // Sizes change no count, and a sweep's largest pool has slots for all that is ever captured.
   if (command.get_option("--snapshot-bytes")->count() == 0) verified.snapshots->slot_bytes = kSweptSnapshotBytes;
   sweep_snapshot_slots(workload, source, arguments.sweep, {.blocks = arguments.engine.blocks, .verified = verified},
@@ -242,6 +210,7 @@ void add_replay_command(CLI::App& app) {
   add_workload_options(*command, arguments->workload, "--requests");
   add_engine_options(*command, arguments->engine);
   add_verifying_options(*command, *arguments);
+  add_snapshot_options(*command, arguments->snapshots);
   add_sweep_options(*command, arguments->sweep);
   add_tier_options(*command, arguments->tiers);
   command

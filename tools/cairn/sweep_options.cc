@@ -4,7 +4,9 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <cstdlib>
 #include <memory>
+#include <string_view>
 #include <thread>
 #include <utility>
 
@@ -38,6 +40,24 @@ void write(const Report& report, const SweepArguments& arguments, const std::str
   if (!json.empty() && json != "-") write_file_atomically(json, replay::json(report));
   if (!arguments.csv.empty() && arguments.csv != "-") write_file_atomically(arguments.csv, replay::csv(report));
   if (!arguments.plot.empty()) write_file_atomically(arguments.plot, replay::plot(report));
+}
+
+double share_of(const std::string& percentage) {
+  constexpr double kHundred = 100;
+  return std::stod(percentage) / kHundred;
+}
+
+CLI::Validator percentage() {
+  return {[](const std::string& text) -> std::string {
+            double number = 0;
+            char* end = nullptr;
+            number = std::strtod(text.c_str(), &end);
+            const bool is_percentage = end != text.c_str() && std::string_view(end) == "%";
+            constexpr double kHundred = 100;
+            if (is_percentage && number > 0 && number <= kHundred) return {};
+            return fmt::format("{}: must be above 0% and at most 100%", text);
+          },
+          "P%"};
 }
 
 std::vector<std::string> all_policies() {
@@ -80,6 +100,23 @@ void add_sweep_options(CLI::App& command, SweepArguments& arguments) {
       ->type_name("N,...")
       ->needs(snapshots)
       ->group(kGroup);
+  command
+      .add_option("--slot-shares", arguments.shares,
+                  "The same, in percent of the number at which no state is evicted, to within an eighth: 1%,20%")
+      ->check(percentage())
+      ->delimiter(',')
+      ->type_name("P%,...")
+      ->needs(snapshots)
+      ->group(kGroup);
+  arguments.snapshot_policies = replay::replay_policy_names();
+  command
+      .add_option("--snapshot-policies", arguments.snapshot_policies,
+                  fmt::format("Of {}", fmt::join(replay::replay_policy_names(), ", ")))
+      ->check(CLI::IsMember(replay::replay_policy_names()))
+      ->delimiter(',')
+      ->type_name("NAME,...")
+      ->needs(snapshots)
+      ->group(kGroup);
   arguments.policies = all_policies();
   command.add_option("--policies", arguments.policies, fmt::format("Of {}", fmt::join(all_policies(), ", ")))
       ->check(CLI::IsMember(all_policies()))
@@ -120,15 +157,23 @@ void sweep_snapshot_slots(const replay::Workload& workload, const replay::Worklo
   replay::SnapshotSweepReport report;
   static_cast<replay::WorkloadSource&>(report) = source;
   report.verified = settings.verified;
-  replay::SnapshotSweepOptions options{
-      .slots = arguments.slots, .pool_blocks = 0, .jobs = jobs_of(arguments), .verified = settings.verified};
+  replay::SnapshotSweepOptions options{.slots = arguments.slots,
+                                       .shares = {},
+                                       .policies = arguments.snapshot_policies,
+                                       .pool_blocks = 0,
+                                       .jobs = jobs_of(arguments),
+                                       .verified = settings.verified};
+  for (const std::string& share : arguments.shares) options.shares.push_back(share_of(share));
   const replay::PoolSize pool = replay::PoolSize::parse(settings.blocks);
   const std::size_t distinct = pool.is_share() ? replay::count_distinct_blocks(workload, settings.verified.replay) : 0;
   options.pool_blocks = pool.blocks(settings.verified.replay.block_size, distinct);
   {
-    const std::size_t replays = arguments.slots.empty()
-                                    ? replay::SweepOptions::kDefaultSizes + replay::SnapshotSweepOptions::kHalvingsMax
-                                    : arguments.slots.size();
+    const bool searches = arguments.slots.empty();
+    const std::size_t sizes = !arguments.shares.empty() ? arguments.slots.size() + arguments.shares.size()
+                              : searches                ? replay::SweepOptions::kDefaultSizes
+                                                        : arguments.slots.size();
+    const std::size_t replays =
+        sizes * options.policies.size() + (searches ? replay::SnapshotSweepOptions::kHalvingsMax : 0);
     ProgressMeter progress(workload.size() * (replays + 1), "replayed", "requests");
     options.verified.replay.on_request_done = [&progress] { progress.add_one(); };
     report.result = replay::sweep_snapshots(workload, options);

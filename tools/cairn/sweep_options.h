@@ -21,7 +21,9 @@ struct SweepArguments {
   bool snapshots = false;
   std::vector<std::string> sizes;
   std::vector<std::size_t> slots;
+  std::vector<std::string> shares;
   std::vector<std::string> policies;
+  std::vector<std::string> snapshot_policies;
   std::size_t jobs = 0;  // 0: as many as there are cores
   std::string csv;
   std::string plot;
