@@ -216,7 +216,8 @@ inline constexpr auto kManagerFields = fields_of<ManagerStats>({
     field<&ManagerStats::recorded_blocks>("cairn_recorded_blocks"),
     field<&ManagerStats::live_leases>("cairn_live_leases"),
     field<&ManagerStats::waiting_for_steps>("cairn_waiting_leases"),
-    no_sample<&ManagerStats::pinned_snapshots>(),  // as RadixTreeCounters has it
+    no_sample<&ManagerStats::pinned_snapshots>(),         // as RadixTreeCounters has it
+    no_sample<&ManagerStats::resident_snapshot_bytes>(),  // the same
     field<&ManagerStats::steps_in_flight>("cairn_steps_in_flight"),
     field<&ManagerStats::blocks_held_by_clears>("cairn_cleared_blocks_held"),
 });
@@ -275,6 +276,8 @@ inline constexpr auto kIndexFields = fields_of<RadixTreeCounters>({
     field<&RadixTreeCounters::forgotten_blocks>("cairn_index_forgotten_records_total", "block"),
     field<&RadixTreeCounters::protocol_errors>("cairn_index_protocol_errors_total"),
     field<&RadixTreeCounters::pinned_snapshots>("cairn_pinned_snapshots"),
+    no_sample<&RadixTreeCounters::resident_snapshot_bytes>(),  // cairn_snapshot_memory_bytes, without those being
+                                                               // filled
 });
 
 inline constexpr auto kStoreFields = fields_of<SpillStats>({

@@ -155,13 +155,11 @@ class SnapshotSweep {
 
   SnapshotSweepResult run() {
     run_unbounded();
-    if (result_.slots.empty() || !options_.shares.empty()) {
-      find_needed();
-      if (options_.shares.empty()) result_.slots = default_sweep_sizes(result_.needed);
-      for (const double share : options_.shares) {
-        const auto slots = static_cast<std::size_t>(share * static_cast<double>(result_.needed));
-        result_.slots.push_back(std::max<std::size_t>(1, slots));
-      }
+    result_.needed = std::max<std::size_t>(1, result_.unbounded.peak_snapshots);
+    if (result_.slots.empty() && options_.shares.empty()) result_.slots = default_sweep_sizes(result_.needed);
+    for (const double share : options_.shares) {
+      const auto slots = static_cast<std::size_t>(share * static_cast<double>(result_.needed));
+      result_.slots.push_back(std::max<std::size_t>(1, slots));
     }
     sort_out(result_.slots);
     const std::size_t sizes = result_.slots.size();
@@ -207,25 +205,6 @@ class SnapshotSweep {
       result_.unbounded = run_with(kAnyPolicy, enough);
       enough *= 2;
     } while (result_.unbounded.evicted_snapshots > 0);
-  }
-
-  // Many captures replace others: far fewer slots may do. To within an eighth.
-  void find_needed() {
-    const auto is_enough = [&](std::size_t slots) { return run_with(kAnyPolicy, slots).evicted_snapshots == 0; };
-    std::size_t enough = std::max<std::size_t>(1, result_.unbounded.captures_published);
-    std::size_t too_few = 0;
-    for (std::size_t i = 0; i < SnapshotSweepOptions::kHalvingsMax && enough > 1; ++i) {
-      if (!is_enough(enough / 2)) {
-        too_few = enough / 2;
-        break;
-      }
-      enough /= 2;
-    }
-    while (!options_.shares.empty() && too_few > 0 && enough - too_few > enough / 8) {
-      const std::size_t middle = too_few + (enough - too_few) / 2;
-      (is_enough(middle) ? enough : too_few) = middle;
-    }
-    result_.needed = enough;
   }
 
   static constexpr const char* kAnyPolicy = "lru";  // without evictions they are the same

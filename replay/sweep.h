@@ -85,11 +85,9 @@ class Sweep {
 // ----
 
 struct SnapshotSweepOptions {
-  static constexpr std::size_t kHalvingsMax = 8;
-
-  // None: default_sweep_sizes up to a number at which nothing is evicted, found by halving that of all captures.
+  // None: default_sweep_sizes up to the least number at which nothing is evicted.
   std::vector<std::size_t> slots{};
-  // Of the numbers at which nothing is evicted, beside `slots`: 0.01 is a hundredth, rounded down, but at least 1.
+  // Of that number, beside `slots`: 0.01 is a hundredth, rounded down, but at least 1.
   std::vector<double> shares{};
   std::vector<std::string> policies{"lru"};  // of replay_policy_names()
   bool ceiling = true;                       // finds SnapshotSweepResult::ceilings, where they can be
@@ -105,7 +103,7 @@ struct SnapshotSweepResult {
   };
 
   std::size_t pool_blocks = 0;
-  std::size_t needed = 0;          // slots at which nothing is evicted; 0: not looked for
+  std::size_t needed = 0;          // the fewest slots at which nothing is evicted
   std::vector<std::size_t> slots;  // growing, each once
   std::vector<Curve> curves;       // in the order asked for
   // One for each number of slots; empty if a block was evicted, or a request never fits: what a ceiling takes for
@@ -114,9 +112,8 @@ struct SnapshotSweepResult {
   VerifiedResult unbounded;  // with so many slots that none is evicted
 };
 
-// A replay for each policy and number of slots, and one more; without slots, or with shares, the needed number is
-// found by up to kHalvingsMax more, and a bisection. Throws std::invalid_argument: no snapshots in `verified`, a slot
-// number of zero, a policy that there is not, none at all or one twice; else as replay_verified.
+// A replay for each policy and number of slots, and one without end. Throws std::invalid_argument: no snapshots in
+// `verified`, a slot number of zero, a policy that there is not, none at all or one twice; else as replay_verified.
 [[nodiscard]] SnapshotSweepResult sweep_snapshots(const Workload& workload, const SnapshotSweepOptions& options);
 
 }  // namespace cairn::replay

@@ -245,7 +245,7 @@ std::string json(const SnapshotSweepReport& report) {
   Json document = json_head(report, report.verified.replay);
   document["settings"]["pool_blocks"] = result.pool_blocks;
   document["settings"]["checkpoint_every"] = report.verified.snapshots->checkpoint_every_tokens;
-  document["needed"] = result.needed == 0 ? Json() : Json(result.needed);
+  document["needed"] = result.needed;
   document["points"] = Json::array();
   const auto add_point = [&document](const Json& policy, const Json& slots, const VerifiedResult& run) {
     document["points"].push_back({{"policy", policy},

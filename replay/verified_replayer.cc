@@ -292,6 +292,7 @@ void VerifiedReplayer::prefill(VerifiedSequence& sequence) {
       throw ReplayError(fmt::format("{}: {} blocks are missing after token {}, though admission reserved them",
                                     sequence.name(), missing, sequence.computed_tokens()));
     }
+    if (snapshots_) result_.peak_snapshots = std::max(result_.peak_snapshots, snapshots_->used_slots());
     step.done();
     sequence.publish();
   }

@@ -98,7 +98,9 @@ struct VerifiedResult {
   std::size_t pool_blocks = 0;
   std::size_t peak_blocks = 0;   // in use in the pool at once, running and cached
   std::size_t peak_running = 0;  // sequences
-  double wall_time_s = 0;        // checks included
+  // Slots for states in use at once, those being filled included: with so many none is ever evicted.
+  std::size_t peak_snapshots = 0;
+  double wall_time_s = 0;  // checks included
 
   [[nodiscard]] double flop_rate() const;   // saved_flops / prompt_flops; 0 if there are none
   [[nodiscard]] double reuse_rate() const;  // reused_tokens / prompt_tokens; 0 if there are none

@@ -46,9 +46,9 @@ void expect_each_field_once(const std::array<Field<Stats>, kCount>& fields, std:
 }
 
 TEST(CatalogueTest, EachFieldOfTheStatisticsMakesOneSampleOrIsInOthers) {
-  // Three sums, pinned snapshots, which the index counts, and captures, below.
-  expect_each_field_once(kManagerFields, 5);
-  expect_each_field_once(kIndexFields, 0);
+  // Three sums, pinned snapshots and bytes of resident ones, which the index counts, and captures, below.
+  expect_each_field_once(kManagerFields, 6);
+  expect_each_field_once(kIndexFields, 1);      // the memory of slots, which the pool counts
   expect_each_field_once(kStoreFields, 3);      // a sum and two texts
   expect_each_field_once(kBlockPoolFields, 1);  // a text
   expect_each_field_once(kSnapshotPoolFields, 1);

@@ -226,7 +226,7 @@ TEST(Report, JsonOfAVerifiedRunHasEveryNumberAndTheSettings) {
         {"factor": 0.5, "blocks": 500, "hit_rate": 0.25}, {"factor": 1.0, "blocks": 1000, "hit_rate": 0.5},
         {"factor": 2.0, "blocks": 2000, "hit_rate": 0.625}, {"factor": 4.0, "blocks": 4000, "hit_rate": 0.75}]},
       "output_tokens": 9, "published_blocks": 60, "deduplicated_blocks": 4,
-      "evicted_blocks": 12, "pool_blocks": 1000, "peak_blocks": 55, "peak_running": 5, "captures_published": 31,
+      "evicted_blocks": 12, "pool_blocks": 1000, "peak_blocks": 55, "peak_running": 5, "peak_snapshots": 0, "captures_published": 31,
       "captures_declined": 32, "captures_abandoned": 33, "evicted_snapshots": 34, "captures": {
         "tails": {"captures": 101, "bytes": 102, "uses": 103, "reused_tokens": 104},
         "siblings": {"captures": 0, "bytes": 0, "uses": 0, "reused_tokens": 0},

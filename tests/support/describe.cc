@@ -150,6 +150,7 @@ std::string describe(const RadixTreeCounters& counters) {
   add("forgotten_blocks", counters.forgotten_blocks);
   add("protocol_errors", counters.protocol_errors);
   add("pinned_snapshots", counters.pinned_snapshots);
+  add("resident_snapshot_bytes", counters.resident_snapshot_bytes);
   return text;
 }
 

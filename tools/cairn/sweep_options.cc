@@ -102,7 +102,7 @@ void add_sweep_options(CLI::App& command, SweepArguments& arguments) {
       ->group(kGroup);
   command
       .add_option("--slot-shares", arguments.shares,
-                  "The same, in percent of the number at which no state is evicted, to within an eighth: 1%,20%")
+                  "The same, in percent of the fewest with which no state is evicted: 1%,20%")
       ->check(percentage())
       ->delimiter(',')
       ->type_name("P%,...")
@@ -168,12 +168,8 @@ void sweep_snapshot_slots(const replay::Workload& workload, const replay::Worklo
   const std::size_t distinct = pool.is_share() ? replay::count_distinct_blocks(workload, settings.verified.replay) : 0;
   options.pool_blocks = pool.blocks(settings.verified.replay.block_size, distinct);
   {
-    const bool searches = arguments.slots.empty();
-    const std::size_t sizes = !arguments.shares.empty() ? arguments.slots.size() + arguments.shares.size()
-                              : searches                ? replay::SweepOptions::kDefaultSizes
-                                                        : arguments.slots.size();
-    const std::size_t replays =
-        sizes * options.policies.size() + (searches ? replay::SnapshotSweepOptions::kHalvingsMax : 0);
+    const std::size_t given = arguments.slots.size() + arguments.shares.size();
+    const std::size_t replays = (given > 0 ? given : replay::SweepOptions::kDefaultSizes) * options.policies.size();
     ProgressMeter progress(workload.size() * (replays + 1), "replayed", "requests");
     options.verified.replay.on_request_done = [&progress] { progress.add_one(); };
     report.result = replay::sweep_snapshots(workload, options);
