@@ -141,8 +141,9 @@ bool Lease::Body::explain_lost_state(std::span<const TokenId> prompt, LeaseExpla
     if (!visible || place.tokens <= what.reused_tokens || place.tokens > prompt.size()) return;
     candidates.push_back({place, eviction});
   });
-  std::ranges::stable_sort(candidates, std::ranges::greater{},
-                           [](const Candidate& candidate) { return candidate.place.tokens; });
+  std::ranges::sort(candidates, [](const Candidate& a, const Candidate& b) {
+    return std::pair(a.place.tokens, a.eviction.when) > std::pair(b.place.tokens, b.eviction.when);
+  });
   PromptFingerprints fingerprints(fingerprint_of_start(names_.adapter, handle_.epoch()), prompt, core_->block_size());
   for (const auto& [place, eviction] : candidates) {
     if (fingerprints.of_snapshot(place.tokens) != place.fingerprint) continue;
@@ -209,7 +210,7 @@ bool Lease::Body::explain_other(std::span<const TokenId> prompt, LeaseExplanatio
   }
   const Other* best = nullptr;
   std::size_t most = what.matched_tokens;
-  std::ranges::stable_partition(others, &Other::same_tenant);
+  std::ranges::partition(others, &Other::same_tenant);
   for (const Other& other : others) {
     if (best != nullptr && best->same_tenant != other.same_tenant) break;
     const std::size_t matched = core_->tree().peek_matched_tokens(prompt, core_->block_size(), other.id);
@@ -306,7 +307,7 @@ std::string eviction_text(const LeaseExplanation& what) {
 }
 
 std::string state_text(const LeaseExplanation& what) {
-  std::string text = "the KV of " + count(what.matched_tokens, "token") + " was there, but no state beyond; ";
+  const std::string text = "the KV of " + count(what.matched_tokens, "token") + " was there, but no state beyond; ";
   switch (what.state) {
     case StateLoss::kNone:
     case StateLoss::kNeverTaken:

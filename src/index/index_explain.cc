@@ -17,10 +17,10 @@ std::vector<TokenId> Index::tokens_of(Position at, AdapterId adapter_id, std::ui
   return tokens;
 }
 
-RadixTree::Neighbours Index::neighbours(Position handle, std::size_t depth, const Neighbourhood& what) const {
+RadixTree::Neighbours Index::neighbours(Position at, std::size_t depth, const Neighbourhood& what) const {
   constexpr EdgeId kEdgesAtOnce = 4096;
   RadixTree::Neighbours found;
-  Position at;
+  Position hung_at;
   std::vector<TokenId> block(block_size());
   std::vector<Stamp> stamps;  // of those found
   const auto consider = [&](const Edge& edge, std::uint32_t boundary) {
@@ -54,20 +54,20 @@ RadixTree::Neighbours Index::neighbours(Position handle, std::size_t depth, cons
     tokens.read(boundary * block_size(), neighbour.tokens);
   };
 
-  // The caller's handle keeps `at` once it is known to be of this epoch; what hangs there may change between two
+  // The caller's handle keeps `hung_at` once it is known to be of this epoch; what hangs there may change between two
   // pieces.
   for (EdgeId from = kTop + 1, limit = 0; from == kTop + 1 || from < limit; from += kEdgesAtOnce) {
     const MutexLock lock(writer_);
     if (what.epoch != epoch_in_commit(what.adapter_id)) return {};
     const EdgeStore& edges = trie_.edges();
-    if (depth > 0) at = trie_.ancestor(handle, depth);
-    if (from == kTop + 1 && at.edge != kTop && at.boundary < edges[at.edge].resident) {
-      consider(edges[at.edge], at.boundary);
+    if (depth > 0) hung_at = trie_.ancestor(at, depth);
+    if (from == kTop + 1 && hung_at.edge != kTop && hung_at.boundary < edges[hung_at.edge].resident) {
+      consider(edges[hung_at.edge], hung_at.boundary);
     }
     limit = edges.id_limit();
     for (EdgeId id = from; id < std::min(limit, from + kEdgesAtOnce); ++id) {
       const Edge& edge = edges[id];
-      if (!edge.live || edge.resident == 0 || edge.parent() != at || edge.adapter_id != what.adapter_id) continue;
+      if (!edge.live || edge.resident == 0 || edge.parent() != hung_at || edge.adapter_id != what.adapter_id) continue;
       consider(edge, 0);
     }
   }
