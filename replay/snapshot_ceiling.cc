@@ -241,7 +241,7 @@ class SnapshotCache {
       }
     }
     if (at_[number] != kNoSnapshot) remove(at_[number]);
-    std::uint32_t index = static_cast<std::uint32_t>(snapshots_.size());
+    auto index = static_cast<std::uint32_t>(snapshots_.size());
     if (free_.empty()) {
       snapshots_.emplace_back();
     } else {
