@@ -26,9 +26,12 @@ RunResult run_without_cache(const Workload& workload, const ReplayOptions& optio
   return result;
 }
 
-RunResult run_radix_tree(std::string name, const Workload& workload, const ReplayOptions& options,
-                         std::optional<std::size_t> blocks) {
-  RadixTree tree({.block_size = options.block_size});
+// The same at every run, also where a policy remembers blocks by their hashes.
+constexpr std::uint64_t kHashSeed = 1;
+
+RunResult run_radix_tree(std::string name, const std::string& policy, const Workload& workload,
+                         const ReplayOptions& options, std::optional<std::size_t> blocks) {
+  RadixTree tree({.block_size = options.block_size, .hash_seed = kHashSeed, .block_policy = policy});
   SimulatedBlockPool pool(blocks);
   RunResult result = Replayer(tree, pool, workload, options).run();
   result.name = std::move(name);
@@ -44,7 +47,7 @@ RunResult run_radix_tree(std::string name, const Workload& workload, const Repla
 }  // namespace
 
 const std::vector<std::string>& policy_names() {
-  static const std::vector<std::string> names{"lru"};
+  static const std::vector<std::string> names = block_policy_names();
   return names;
 }
 
@@ -55,11 +58,11 @@ bool is_policy(std::string_view name) {
 RunResult run_policy(const std::string& name, const Workload& workload, const ReplayOptions& options,
                      std::optional<std::size_t> blocks) {
   if (!is_policy(name)) throw std::invalid_argument(fmt::format("policy {}: there is no such policy", name));
-  return run_radix_tree(name, workload, options, blocks);
+  return run_radix_tree(name, name, workload, options, blocks);
 }
 
 RunResult run_unbounded(const Workload& workload, const BlockTrace& blocks, const ReplayOptions& options) {
-  RunResult result = run_radix_tree("unbounded", workload, options, std::nullopt);
+  RunResult result = run_radix_tree("unbounded", policy_names().front(), workload, options, std::nullopt);
   if (result.created_blocks != blocks.distinct()) {
     throw ReplayError(fmt::format("run unbounded: the tree took {} blocks, the workload has {} distinct ones",
                                   result.created_blocks, blocks.distinct()));
@@ -77,10 +80,11 @@ Comparison compare(const Workload& workload, const ComparisonOptions& options) {
   if (options.pool.is_share()) comparison.pool_blocks = options.pool.blocks(replay.block_size, blocks.distinct());
   const std::size_t pool_blocks = comparison.pool_blocks;
   auto unbounded = std::async(std::launch::async, [&] { return run_unbounded(workload, blocks, replay); });
-  auto lru = std::async(std::launch::async, [&] { return run_policy("lru", workload, replay, pool_blocks); });
+  auto cache =
+      std::async(std::launch::async, [&] { return run_policy(options.policy, workload, replay, pool_blocks); });
   comparison.runs.push_back(run_without_cache(workload, replay, pool_blocks));
   RunResult optimum = find_optimum(workload, blocks, pool_blocks, replay);
-  comparison.runs.push_back(lru.get());
+  comparison.runs.push_back(cache.get());
   comparison.runs.push_back(std::move(optimum));
   comparison.runs.push_back(unbounded.get());
   return comparison;

@@ -18,13 +18,14 @@ namespace cairn::replay {
 
 struct ComparisonOptions {
   PoolSize pool = PoolSize::parse("10%");
-  ReplayOptions replay{};  // on_request_done is called from several threads at once
+  std::string policy = "lru";  // of the cache with a pool of that size
+  ReplayOptions replay{};      // on_request_done is called from several threads at once
 };
 
 struct Comparison {
   std::size_t pool_blocks = 0;      // of all runs but "unbounded"
   std::size_t distinct_blocks = 0;  // full ones, of the workload; the unbounded cache took as many
-  std::vector<RunResult> runs;      // "none", "lru", "optimum", "unbounded"
+  std::vector<RunResult> runs;      // "none", the policy's, "optimum", "unbounded"
 };
 
 // The runs share nothing but the workload and go side by side on threads of their own. Each one's tree is validated

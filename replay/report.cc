@@ -266,6 +266,7 @@ Json json_settings(const Report& report) {
   Json settings = json_source(report);
   settings["block_size"] = report.options.replay.block_size;
   settings["blocks"] = report.options.pool.text();
+  settings["policy"] = report.verified ? report.verified->options.block_policy : report.options.policy;
   add_overlap(report.options.replay, settings);
   settings["engine"] = report.verified ? "verify" : "index";
   if (!report.verified) return settings;

@@ -176,6 +176,7 @@ CacheManagerOptions VerifiedReplayer::manager_options() const {
                               .blocks = blocks_,
                               .snapshots = snapshots_,
                               .store = tiers_.store,
+                              .block_policy = options_.block_policy,
                               .hash_seed = 1};  // estimates are the same every time
   if (const std::optional<SnapshotOptions>& snapshots = options_.snapshots) {
     manager.capture_tails = snapshots->tails;

@@ -55,7 +55,8 @@ class VerifiedObserver {
 void choose_policy(SnapshotOptions& options, const std::string& name);
 
 struct VerifiedReplayOptions {
-  ReplayOptions replay{};  // but for its observer
+  std::string block_policy = "lru";  // first: GCC 12 warns of what a string after `replay` would do
+  ReplayOptions replay{};            // but for its observer
   std::size_t prefill_chunk_tokens = 2048;
   std::optional<SnapshotOptions> snapshots{};  // none: attention layers alone
   std::optional<TierOptions> tiers{};          // none: what leaves memory is gone

@@ -18,6 +18,7 @@
 #define CAIRN_CACHE_MANAGER_H_
 
 #include <cairn/block_pool.h>
+#include <cairn/block_retention.h>
 #include <cairn/lease.h>
 #include <cairn/prefix_cache.h>
 #include <cairn/snapshot_policy.h>
@@ -28,6 +29,7 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <limits>
 #include <memory>
 #include <optional>
@@ -71,6 +73,12 @@ struct CacheManagerOptions {
   std::size_t sliding_window_tokens = 0;         // 0: no sliding-window layers. Others are refused so far
   bool share_snapshots_across_sessions = false;  // tails stay private either way
 
+  // Which blocks leave memory, and which stay.
+  std::string block_policy = "lru";   // one of block_policy_names()
+  std::size_t pinned_blocks_max = 0;  // that pin_prefix may keep, all pins together
+  // What time it is, for priorities that expire. None: std::chrono::steady_clock. It must not call the manager.
+  std::function<std::chrono::steady_clock::time_point()> clock{};
+
   // Where leases ask for state to be captured. What each of them costs and gives: ManagerStats::captures.
   bool capture_tails = true;                // one block below the end of the prompt's full ones
   bool capture_siblings = true;             // one block below a session's tail, beside it; nothing without tails
@@ -109,6 +117,16 @@ struct MediaSpan {
   std::array<std::uint64_t, 2> content_id{};
 };
 
+// How much the blocks are worth keeping that have tokens of [from, to): those of them that the request finds cached,
+// and those that it publishes. A block in several spans has the highest priority. Only the policy "priority" looks at
+// it.
+struct PrioritySpan {
+  std::size_t from = 0;
+  std::size_t to = std::numeric_limits<std::size_t>::max();     // may be beyond the prompt: what is generated
+  int priority = 0;                                             // higher ones are evicted later; none is 0
+  std::chrono::nanoseconds keep_for = BlockPriority::kForever;  // then it counts as none
+};
+
 // Views are read during the call only.
 struct Request {
   std::span<const TokenId> tokens;       // the prompt, at least one token, each below 2^31
@@ -123,6 +141,7 @@ struct Request {
   std::size_t reuse_tokens_max = std::numeric_limits<std::size_t>::max();
   // Room for so many tokens is reserved at once; the whole prompt if not given. Chunked prefill starts with less.
   std::optional<std::size_t> reserve_tokens{};
+  std::span<const PrioritySpan> priorities{};
   bool resumed = false;  // comes back after Lease::preempt: counted already
 };
 
@@ -285,6 +304,14 @@ class CacheManager {
 
   // No effect at all: no use, no stamp, no count. Throws as admit. O(prompt tokens).
   [[nodiscard]] Peeked peek(const Request& request) const;
+
+  // Keeps the full blocks of the request's tokens from being evicted, whatever the policy, until they are unpinned or
+  // cleared: a system prompt, say. They must be cached already. All pins together keep no more than pinned_blocks_max
+  // blocks. The request's names are remembered as long. Throws as admit; and if there is not a full block.
+  [[nodiscard]] PrefixPin pin_prefix(const Request& request);
+  // False if there is no such pin.
+  bool unpin_prefix(std::uint64_t id);
+  [[nodiscard]] std::size_t pinned_blocks() const;
 
   // The step that leases have declared by Lease::writes is over: what it wrote counts as written, and what only it
   // still needed can be reused. A step that no lease has declared is let pass.

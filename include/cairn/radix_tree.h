@@ -18,11 +18,14 @@
 #ifndef CAIRN_RADIX_TREE_H_
 #define CAIRN_RADIX_TREE_H_
 
+#include <cairn/block_retention.h>
 #include <cairn/prefix_cache.h>
 #include <cairn/snapshot_policy.h>
 
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <limits>
 #include <memory>
 #include <span>
@@ -35,7 +38,14 @@ struct RadixTreeOptions {
   std::size_t block_size = 16;                   // tokens in a KV block; every call has to name the same
   bool share_snapshots_across_sessions = false;  // tails stay private either way
   TierKey first_tier_key = 1;                    // tier keys count up from here; not 0
-  std::uint64_t hash_seed = 0;                   // of the hash tables; 0: drawn at random. No answer depends on it
+  // Of the hash tables; 0: drawn at random. No answer depends on it, but for policies that remember what they evicted:
+  // they know it by a hash.
+  std::uint64_t hash_seed = 0;
+  std::string block_policy = "lru";   // in which order blocks are evicted: one of block_policy_names()
+  std::size_t pinned_blocks_max = 0;  // that pin_prefix may keep, all pins together
+  // What time it is, for marks that expire (prioritize). None: std::chrono::steady_clock. Called by writers, and must
+  // not call the tree.
+  std::function<std::chrono::steady_clock::time_point()> clock{};
   std::string snapshot_policy = "lru";  // in which order snapshots are evicted: one of snapshot_policy_names()
   SnapshotPolicyOptions snapshot_policy_options{};
 };
@@ -190,8 +200,8 @@ struct StoredSnapshot {
 
 class RadixTree final : public PrefixCache {
  public:
-  // Throws std::invalid_argument: block_size zero; first_tier_key zero; no such snapshot_policy, or an option of it
-  // that can not be.
+  // Throws std::invalid_argument: block_size zero; first_tier_key zero; no such block_policy or snapshot_policy, or an
+  // option of it that can not be.
   explicit RadixTree(RadixTreeOptions options = {});
   ~RadixTree() override;
   RadixTree(const RadixTree&) = delete;
@@ -225,7 +235,8 @@ class RadixTree final : public PrefixCache {
   void release(std::span<const TokenId> tokens, std::size_t block_size, AdapterId adapter_id) override;
   void release_matched(std::span<const TokenId> tokens, std::size_t block_size, std::size_t matched_tokens,
                        AdapterId adapter_id) override;
-  // O(log edges) for each block.
+  // In the order of RadixTreeOptions::block_policy; with "lru" as PrefixCache says. With any, leaves go first, and
+  // nothing that is in use. O(log edges) for each block, also for each that the policy looks at and keeps.
   EvictedBlocks evict(std::size_t num_blocks) override;
   // Whichever RadixTreeOptions::snapshot_policy chooses; with "lru" as PrefixCache says, and so is
   // evict_snapshot_to_tier. O(log snapshots).
@@ -319,6 +330,28 @@ class RadixTree final : public PrefixCache {
   // Another handle on the same nodes, for a sequence that goes on from the same tokens. Stamps nothing. O(1). Throws
   // std::invalid_argument: a handle that is not valid or of another tree.
   [[nodiscard]] PrefixHandle share(const PrefixHandle& handle);
+
+  // Marks the blocks of the handle's chain that have tokens from `from_token` to `to_token`, which is cut off at
+  // handle.tokens(). A later mark of a block replaces the earlier one; it goes with the block. Does nothing unless the
+  // policy is "priority", or if the adapter was cleared meanwhile. O(blocks marked). Throws std::invalid_argument: a
+  // handle that is not valid or of another tree.
+  void prioritize(const PrefixHandle& handle, std::size_t from_token, std::size_t to_token,
+                  const BlockPriority& priority);
+
+  // ---- Pinned prefixes ----
+  //
+  // Blocks that stay whatever the policy says: as if a sequence used them, until they are unpinned or cleared. All
+  // pins together keep no more than RadixTreeOptions::pinned_blocks_max blocks; one that several pins share counts
+  // once.
+
+  // The full blocks of `tokens`. Pinned all or not at all. Stamps nothing. O(p + e). Throws std::invalid_argument:
+  // less than a block.
+  [[nodiscard]] PrefixPin pin_prefix(std::span<const TokenId> tokens, AdapterId adapter_id);
+  // False if there is no such pin: it was given back, or its adapter was cleared. O(pins * edges).
+  bool unpin_prefix(std::uint64_t id);
+  // All of them.
+  void unpin_prefixes();
+  [[nodiscard]] std::size_t pinned_blocks() const;
 
   // ---- Pinned snapshots, and looking without an effect ----
 

@@ -26,6 +26,11 @@ void check(const Request& request) {
     }
     free_from = span.position + span.length;
   }
+  for (const PrioritySpan& span : request.priorities) {
+    const std::string name = "span [" + std::to_string(span.from) + ", " + std::to_string(span.to) + ")";
+    if (span.from >= span.to) refuse("priorities", name + " is empty");
+    if (span.keep_for < std::chrono::nanoseconds::zero()) refuse("priorities", name + ": keep_for is negative");
+  }
 }
 
 AdapterView adapter_of(const Request& request) {
@@ -81,6 +86,10 @@ Admission ManagerCore::admit(const Request& request) {
     noted.limit = ReuseLimit::kReuseMax;
   }
   if (request.no_publish) names.publish_limit = 0;
+  if (takes_priorities()) {
+    names.priorities.assign(request.priorities.begin(), request.priorities.end());
+    std::ranges::stable_sort(names.priorities, {}, &PrioritySpan::priority);  // the highest marks a block last
+  }
   const AdapterView adapter = adapter_of(request);
   if (!adapter.is_base()) names.adapter = adapters_.use(adapter).value();  // 2^64 ids are not used up
 
@@ -140,6 +149,57 @@ Admission ManagerCore::admit(const Request& request) {
     counts_.uncacheable_media.add(1);
   }
   return {.lease = Lease(std::move(body)), .missing_blocks = 0, .leaving_blocks = 0, .never_fits = false};
+}
+
+PrefixPin ManagerCore::pin_prefix(const Request& request) {
+  check(request);
+  if (!has_blocks()) refuse("pin_prefix", "the model has no attention layers: there are no blocks to pin");
+  PinnedNames names;
+  try {
+    const AdapterView adapter = adapter_of(request);
+    if (!adapter.is_base()) names.adapter = adapters_.use(adapter).value();  // 2^64 ids are not used up
+    names.media.reserve(request.media.size());
+    const std::vector<TokenId> tokens = with_media(request, [&](const MediaName& name) {
+      const std::optional<TokenId> token = media_.use(name);
+      if (token) names.media.push_back(*token);
+      return token;
+    });
+    const PrefixPin pin = tree_.pin_prefix(tokens, names.adapter);
+    if (pin.id == 0) {
+      drop(names);
+      return pin;
+    }
+    try {
+      const MutexLock lock(pins_mutex_);
+      pins_[pin.id] = std::move(names);
+    } catch (...) {
+      tree_.unpin_prefix(pin.id);
+      throw;
+    }
+    return pin;
+  } catch (...) {
+    drop(names);
+    throw;
+  }
+}
+
+bool ManagerCore::unpin_prefix(std::uint64_t id) {
+  PinnedNames names;
+  {
+    const MutexLock lock(pins_mutex_);
+    const auto pin = pins_.find(id);
+    if (pin == pins_.end()) return false;
+    names = std::move(pin->second);
+    pins_.erase(pin);
+  }
+  const bool pinned = tree_.unpin_prefix(id);  // else it was cleared
+  drop(names);
+  return pinned;
+}
+
+void ManagerCore::drop(const PinnedNames& names) noexcept {
+  if (names.adapter != 0) adapters_.drop(names.adapter);
+  for (const TokenId token : names.media) media_.drop(token);
 }
 
 Peeked ManagerCore::peek(const Request& request) const {

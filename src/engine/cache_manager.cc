@@ -24,6 +24,18 @@ Admission CacheManager::admit(const Request& request) {
 Peeked CacheManager::peek(const Request& request) const {
   return core_->peek(request);
 }
+PrefixPin CacheManager::pin_prefix(const Request& request) {
+  return core_->pin_prefix(request);
+}
+
+bool CacheManager::unpin_prefix(std::uint64_t id) {
+  return core_->unpin_prefix(id);
+}
+
+std::size_t CacheManager::pinned_blocks() const {
+  return core_->pinned_blocks();
+}
+
 void CacheManager::step_done(StepId step) {
   core_->step_over(step, Step::State::kDone);
 }

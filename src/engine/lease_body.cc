@@ -321,6 +321,7 @@ void Lease::Body::publish(std::size_t tokens) {
   core_->counts().published_blocks.add(extended.blocks.size());
   core_->counts().deduplicated_blocks.add(existing.size());
   for (std::size_t i = 0; i < existing.size(); ++i) retire(std::exchange(ours[i], existing[i]));
+  prioritize(from);
   core_->write_through(handle_, count);
   note_published(from / block_size);
   drop_old_tokens();
@@ -392,6 +393,19 @@ void Lease::Body::note_fingerprint(const Capture& capture) noexcept {
                                      .tokens = capture.tokens,
                                      .session = is_session_s ? names_.session : 0,
                                      .is_tail = is_tail});
+}
+
+// Marks what the request said of the blocks that are published, from the one at token `from` on. Without memory for it
+// they stay as they are: it is a wish.
+void Lease::Body::prioritize(std::size_t from) noexcept {
+  try {
+    for (const PrioritySpan& span : names_.priorities) {
+      core_->tree().prioritize(handle_, std::max(span.from, from), span.to,
+                               {.priority = span.priority, .keep_for = span.keep_for});
+    }
+  } catch (const std::bad_alloc&) {
+    return;
+  }
 }
 
 // Gives up a block of ours as soon as no step in flight may use it. There is room for it.
@@ -598,6 +612,7 @@ Lease::Forked Lease::Body::fork() {
   child->sampled_ = sampled_;
   child->accepted_ = accepted_;
   child->first_ = child->fixed_ = child->written_ = child->begun_ = written_;
+  child->names_.priorities = names_.priorities;
   child->names_.media.reserve(names_.media.size());
   for (const TokenId token : names_.media) {
     core.media().use_again(token);

@@ -94,6 +94,7 @@ class Lease::Body final : public Parkable {
     std::vector<TokenId> media;  // one use of each
     SessionHash session = 0;
     std::size_t publish_limit = kNoLimit;  // tokens beyond are not found by anybody
+    std::vector<PrioritySpan> priorities;  // the lowest first; none if they mean nothing
   };
   [[nodiscard]] Names& names() { return names_; }
   // What explain() can't find out later.
@@ -196,6 +197,7 @@ class Lease::Body final : public Parkable {
   [[nodiscard]] std::size_t estimator_start() const;
   void note_published(std::size_t before) noexcept;
   void retire(BlockId block) noexcept;
+  void prioritize(std::size_t from) noexcept;
   [[nodiscard]] std::size_t publish_limit() const;
   [[nodiscard]] std::size_t fixed() const { return std::max(published(), fixed_); }
   [[nodiscard]] Captures::iterator find_capture(SnapshotId slot);

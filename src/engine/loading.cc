@@ -119,6 +119,7 @@ void Lease::Body::admitted(const Admitted& admitted) {
     core_->size_estimator().use(sampled_, matched);
     asked_ = {.from = matched, .to = admitted.asked_blocks};
   }
+  prioritize(0);
   if (core_->options().spill.block_uses_min > 1) {
     core_->block_uses().use(std::span(table_).first(std::min(table_.size(), handle_.tokens() / core_->block_size())));
   }

@@ -62,6 +62,9 @@ ManagerCore::ManagerCore(CacheManagerOptions options)
              .share_snapshots_across_sessions = options_.share_snapshots_across_sessions,
              .first_tier_key = options_.store ? options_.store->first_key() : 1,
              .hash_seed = options_.hash_seed,
+             .block_policy = options_.block_policy,
+             .pinned_blocks_max = options_.pinned_blocks_max,
+             .clock = options_.clock,
              .snapshot_policy = options_.snapshot_policy,
              .snapshot_policy_options = policy_options(options_)}),
       adapters_({.first_id = 1, .last_id = std::numeric_limits<AdapterId>::max(), .idle_max = options_.adapters_max},
@@ -91,6 +94,7 @@ ManagerCore::~ManagerCore() {
   // Nobody holds a handle or a pin any more. Evicting in pieces needs no memory for everything at once.
   constexpr std::size_t kPiece = 1024;
   try {
+    tree_.unpin_prefixes();
     for (;;) {
       const EvictedBlocks evicted = tree_.evict(kPiece);
       if (evicted.empty()) break;

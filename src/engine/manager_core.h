@@ -16,6 +16,8 @@
 #include <string>
 #include <vector>
 
+#include "base/containers.h"
+#include "base/mutex.h"
 #include "cairn/cache_manager.h"
 #include "cairn/radix_tree.h"
 #include "engine/block_uses.h"
@@ -59,6 +61,9 @@ class ManagerCore : public std::enable_shared_from_this<ManagerCore> {
 
   [[nodiscard]] Admission admit(const Request& request);
   [[nodiscard]] Peeked peek(const Request& request) const;
+  [[nodiscard]] PrefixPin pin_prefix(const Request& request);
+  bool unpin_prefix(std::uint64_t id);
+  [[nodiscard]] std::size_t pinned_blocks() const { return tree_.pinned_blocks(); }
   void step_over(StepId step, Step::State how) noexcept;
   // The manager is gone: no step will be reported any more.
   void close() noexcept;
@@ -76,6 +81,8 @@ class ManagerCore : public std::enable_shared_from_this<ManagerCore> {
   [[nodiscard]] bool has_blocks() const { return options_.blocks != nullptr; }
   [[nodiscard]] bool has_snapshots() const { return options_.snapshots != nullptr; }
   [[nodiscard]] bool has_store() const { return options_.store != nullptr; }
+  // Whether Request::priorities mean anything.
+  [[nodiscard]] bool takes_priorities() const { return has_blocks() && options_.block_policy == "priority"; }
   [[nodiscard]] std::size_t blocks_for(std::size_t tokens) const {
     return tokens / block_size() + (tokens % block_size() == 0 ? 0 : 1);
   }
@@ -126,6 +133,14 @@ class ManagerCore : public std::enable_shared_from_this<ManagerCore> {
     branch_sights_.forget(blocks);
     size_estimator_.forget(blocks);
   }
+
+  // What a pinned prefix is named by: one use of each.
+  struct PinnedNames {
+    AdapterId adapter = 0;
+    std::vector<TokenId> media;
+  };
+  void drop(const PinnedNames& names) noexcept;
+
   static void take_up(Parkable* parked) noexcept;
   [[nodiscard]] Cleared clear_index(std::optional<AdapterId> id);  // none: all
   void give_back(Cleared cleared, ClearReport& report) noexcept;
@@ -168,6 +183,8 @@ class ManagerCore : public std::enable_shared_from_this<ManagerCore> {
   // it; and while blocks in it get a reference for being copied. So nobody copies a block that has left and been
   // handed out again, and what is erased was announced before or is never stored. Only with a store.
   Mutex leaving_;
+  Mutex pins_mutex_;
+  IdMap<PinnedNames> pins_ CAIRN_GUARDED_BY(pins_mutex_);
   ManagerCounts counts_;
   EngineHistograms histograms_;
 };

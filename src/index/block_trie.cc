@@ -9,8 +9,17 @@
 
 namespace cairn {
 
-BlockTrie::BlockTrie(std::size_t block_size, std::uint64_t hash_seed, Gate& gate, TierKey first_key)
-    : edges_(block_size, gate), children_(gate), hash_seed_(hash_seed), gate_(gate), keys_(first_key) {}
+BlockTrie::BlockTrie(const RadixTreeOptions& options, std::uint64_t hash_seed, Gate& gate)
+    : policy_kind_(block_policy_kind(options.block_policy)),
+      edges_(options.block_size, gate, policy_kind_.counts_hits),
+      children_(gate),
+      hash_seed_(hash_seed),
+      gate_(gate),
+      policy_(policy_kind_.make({edges_, options, hash_seed})),
+      lru_(dynamic_cast<LruPolicy*>(policy_.get())),
+      use_log_(policy_kind_.hears_uses ? std::make_unique<UseLog>() : nullptr),
+      uses_(policy_kind_.hears_uses ? UseLog::kUsesMax : 0),
+      keys_(options.first_tier_key) {}
 
 // ---- Walking ----
 
@@ -141,6 +150,7 @@ void BlockTrie::settle_stop(Edge& edge, Stops::iterator found) noexcept {
   if (stop.uses > 0 || stop.handles > 0 || stop.children > 0 || stop.anchors > 0) return;
   // A stamp alone is worth keeping where it is newer than what lies deeper.
   if (boundary < edge.resident && stop.stamp > edge.end_stamp.load(std::memory_order_relaxed)) return;
+  if (boundary < edge.resident && stop.hits > 0) return;
   edge.stops->erase(found);
   if (edge.stops->empty()) edge.stops.reset();
 }
@@ -217,8 +227,9 @@ void BlockTrie::add_child(Position at) noexcept {
   edge.links_changed();
 }
 
-void BlockTrie::drop_child(Position at, Stamp child_stamp) noexcept {
+void BlockTrie::drop_child(Position at, EdgeId child, Stamp child_stamp) noexcept {
   Edge& edge = edges_[at.edge];
+  if (!lru_) tell_of_dropped_child(at, child);
   if (at_end(at)) {
     --edge.end_children;
     raise_stamp(edge.end_stamp, child_stamp);
@@ -231,9 +242,35 @@ void BlockTrie::drop_child(Position at, Stamp child_stamp) noexcept {
   settle_stop(edge, at.boundary);
 }
 
+void BlockTrie::tell_of_dropped_child(Position at, EdgeId child) noexcept {
+  if (edges_.counts_hits()) add_hits(at, take_end_hits(child));
+  if (at_end(at) && edges_[at.edge].end_children == 1) policy_->uncovered(at.edge, child);
+}
+
+// They stay where they are: more than 2^32 are not told from that many.
+void BlockTrie::add_hits(std::atomic<std::uint32_t>& hits, std::uint32_t count) noexcept {
+  std::uint32_t seen = hits.load(std::memory_order_relaxed);
+  while (!hits.compare_exchange_weak(seen, seen + std::min(count, ~seen), std::memory_order_relaxed)) {
+  }
+}
+
+// Where there is a stop, or the resident end.
+void BlockTrie::add_hits(Position at, std::uint32_t count) noexcept {
+  if (at_end(at)) return add_hits(edges_.end_hits(at.edge), count);
+  Edge& edge = edges_[at.edge];
+  const SpinLockGuard lock(edge.stops_lock);
+  std::uint32_t& hits = stop_at(edge, at.boundary).hits;
+  hits += std::min(count, ~hits);
+}
+
+std::uint32_t BlockTrie::take_end_hits(EdgeId id) noexcept {
+  return edges_.counts_hits() ? edges_.end_hits(id).exchange(0, std::memory_order_relaxed) : 0;
+}
+
 // ---- Adding ----
 
 BlockTrie::Extension BlockTrie::prepare_extend(const Extend& what, InsertAcquired& acquired) {
+  if (!lru_) settle_policy();
   Extension extension;
   extension.what_ = what;
   extension.cached_ = walk_from(what.from, what.adapter_id, what.tokens, Extent::kResident);
@@ -266,7 +303,7 @@ Position BlockTrie::extend(const Gate::Closed&, Extension extension, Stamp now, 
     throw;
   }
   const Position end = link(std::move(extension.growth_));
-  make_resident(cached, end, depth(what.from), what.ids);
+  make_resident(cached, end, what, now);
   if (!what.ids.disk_blocks.empty()) take_disk_blocks(end, depth(what.from), what.ids, acquired);
   claim(end, what.claim, now);
   if (what.claim != Claim::kNone && what.held > 0) take_claim(ancestor(end, what.held), what.claim);
@@ -325,7 +362,7 @@ BlockTrie::Growth BlockTrie::prepare_growth(Position kept, AdapterId adapter_id,
     make_run(num_blocks, 0, disk_blocks);
     growth.run.written = growth.num_blocks;
     edges_.prepare_create();
-    queue_.reserve(edges_.live_count() + 1);
+    policy_->reserve(edges_.live_count() + 1, edges_.id_limit() + 1);
     children_.prepare_insert();
     growth.edge = edges_.create();
     Edge& edge = edges_[growth.edge];
@@ -386,11 +423,15 @@ void BlockTrie::prepare_link(const Growth& growth) {
 // If the cached part of this edge grows, the facts at its end come to lie in the midst of it: their stop.
 void BlockTrie::prepare_end_move(Position cached) {
   Edge& edge = edges_[cached.edge];
-  if (cached.edge != kTop && at_end(cached) && (in_use(edge) || edge.end_children > 0)) stop_at(edge, cached.boundary);
+  if (cached.edge == kTop || !at_end(cached) || cached.boundary == 0) return;
+  const bool has_hits = edges_.counts_hits() && edges_.end_hits(cached.edge).load(std::memory_order_relaxed) > 0;
+  if (in_use(edge) || edge.end_children > 0 || has_hits) stop_at(edge, cached.boundary);
 }
 
 // From `from`, the end of what is cached, to `to`, below it: upwards, because each edge knows its parent.
-void BlockTrie::make_resident(Position from, Position to, std::size_t ids_depth, BlockIds ids) noexcept {
+void BlockTrie::make_resident(Position from, Position to, const Extend& what, Stamp now) noexcept {
+  const BlockIds& ids = what.ids;
+  const std::size_t ids_depth = depth(what.from);
   for (Position at = to;;) {
     Edge& edge = edges_[at.edge];
     if (at.boundary > edge.resident) {
@@ -401,6 +442,7 @@ void BlockTrie::make_resident(Position from, Position to, std::size_t ids_depth,
         std::fill(edge.run.disk_blocks.get() + first, edge.run.disk_blocks.get() + at.boundary, kNoDiskBlock);
       }
       raise_resident(at.edge, at.boundary);
+      if (!lru_) policy_->inserted({.edge = at.edge, .first = first, .last = at.boundary, .stamp = now});
     }
     if (at.edge == from.edge) return;
     at = edge.parent();
@@ -410,8 +452,10 @@ void BlockTrie::make_resident(Position from, Position to, std::size_t ids_depth,
 
 void BlockTrie::raise_resident(EdgeId id, std::uint32_t resident) noexcept {
   Edge& edge = edges_[id];
-  if (in_use(edge) || edge.end_children > 0) {
+  const std::uint32_t hits = take_end_hits(id);
+  if (in_use(edge) || edge.end_children > 0 || hits > 0) {
     Stop& stop = stop_at(edge, edge.resident);  // prepared
+    stop.hits += std::min(hits, ~stop.hits);
     stop.uses = edge.end_uses.exchange(0, std::memory_order_relaxed);
     stop.handles = edge.end_handles.exchange(0, std::memory_order_relaxed);
     stop.children = std::exchange(edge.end_children, 0);
@@ -420,17 +464,18 @@ void BlockTrie::raise_resident(EdgeId id, std::uint32_t resident) noexcept {
   resident_blocks_ = resident_blocks_ + (resident - edge.resident);
   edge.resident = resident;
   edge.links_changed();
-  take_over_end(edge);
+  take_over_end(id, edge);
 }
 
 // The facts at the resident end, after it moved, from the stops into the edge.
-void BlockTrie::take_over_end(Edge& edge) noexcept {
+void BlockTrie::take_over_end(EdgeId id, Edge& edge) noexcept {
   if (!find_stop(edge, edge.resident)) return;
   Stop& stop = stop_at(edge, edge.resident);
   edge.end_uses.fetch_add(std::exchange(stop.uses, 0), std::memory_order_relaxed);
   edge.end_handles.fetch_add(std::exchange(stop.handles, 0), std::memory_order_relaxed);
   edge.end_children += std::exchange(stop.children, 0);
   raise_stamp(edge.end_stamp, std::exchange(stop.stamp, 0));
+  if (stop.hits > 0) add_hits(edges_.end_hits(id), std::exchange(stop.hits, 0));
   settle_stop(edge, edge.resident);
 }
 

@@ -10,6 +10,7 @@
 // end and where eviction looks, lies in the edge itself (Edge::end_*), all others in Edge::stops:
 //
 //     at boundary == resident:  uses, handles, children, stamp in the edge;  anchors in Edge::stops
+//                               (hits in EdgeStore::end_hits, if the eviction policy counts them)
 //     elsewhere:                all of them in Edge::stops
 //
 // Threads (Gate has the rules): walk() runs beside anything. It reads an edge's version, then the edge; stepping to a
@@ -25,6 +26,7 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <span>
 #include <string>
@@ -37,7 +39,9 @@
 #include "index/child_table.h"
 #include "index/edge_store.h"
 #include "index/gate.h"
-#include "index/stamp_queue.h"
+#include "index/use_log.h"
+#include "policy/block_policies.h"
+#include "policy/lru_policy.h"
 
 namespace cairn {
 
@@ -56,7 +60,7 @@ class BlockTrie {
   enum class Extent { kResident, kKept };
 
   // `hash_seed` keeps callers from choosing prompts that collide in the table of children.
-  BlockTrie(std::size_t block_size, std::uint64_t hash_seed, Gate& gate, TierKey first_key);
+  BlockTrie(const RadixTreeOptions& options, std::uint64_t hash_seed, Gate& gate);
   BlockTrie(const BlockTrie&) = delete;
   BlockTrie& operator=(const BlockTrie&) = delete;
 
@@ -82,6 +86,12 @@ class BlockTrie {
   [[nodiscard]] bool any_disk_blocks() const { return resident_disk_blocks_.get() > 0; }
   // Adds a claim and stamps. Allocates at most before it changes anything.
   void claim(Position at, Claim claim, Stamp now);
+  // A lookup that has a claim there used what lies above: for policies that want to know.
+  void note_hit(Position at, Stamp now) noexcept {
+    if (!edges_.counts_hits()) return;
+    add_hits(at, 1);
+    if (use_log_) use_log_->add({at, now});
+  }
   // Takes away a claim that ends exactly at `at`. False if there is none.
   bool take_claim(Position at, Claim claim) noexcept;
   // Takes away the deepest use that ends above `at` on the way to it, if any: for a caller that released more than
@@ -123,12 +133,14 @@ class BlockTrie {
 
   // Lets go of what is not needed any more.
   void drop_anchor(const Gate::Closed&, Position at) noexcept;
-  // The least recently used first. After prepare_evict().
-  void evict(const Gate::Closed&, std::size_t num_blocks, EvictedBlocks& out) noexcept { evict(num_blocks, out, {}); }
+  // In the order of the policy. `now`: no stamp so far is newer, every later one is. After prepare_evict().
+  void evict(const Gate::Closed&, std::size_t num_blocks, Stamp now, EvictedBlocks& out) noexcept {
+    evict(num_blocks, now, out, {});
+  }
   // The same, and says in `spills` what becomes of each. After prepare_spills() and prepare_evict().
-  void evict_to_store(const Gate::Closed&, std::size_t num_blocks, std::size_t min_tokens, EvictedBlocks& out,
-                      BlockSpills& spills) noexcept {
-    evict(num_blocks, out, {&spills, depth_of(min_tokens)});
+  void evict_to_store(const Gate::Closed&, std::size_t num_blocks, Stamp now, std::size_t min_tokens,
+                      EvictedBlocks& out, BlockSpills& spills) noexcept {
+    evict(num_blocks, now, out, {&spills, depth_of(min_tokens)});
   }
   // Everything of one adapter, or of all. `out` has room (reserve_cleared). No snapshots are left there.
   void clear(const Gate::Closed&, std::optional<AdapterId> adapter_id, Cleared& out) noexcept;
@@ -138,6 +150,9 @@ class BlockTrie {
   // Makes room in `out` and chooses what evict() will most likely take. Throws std::bad_alloc.
   void prepare_evict(std::size_t num_blocks, EvictedBlocks& out);
   void prepare_spills(std::size_t num_blocks, BlockSpills& out);  // throws std::bad_alloc
+  // Marks the cached blocks from `from_depth` to `to_depth` on the way to `at`, which is that deep. Nothing if the
+  // policy takes no marks. Throws std::bad_alloc.
+  void mark_blocks(Position at, std::size_t from_depth, std::size_t to_depth, const BlockMark& mark);
   void reserve_cleared(std::optional<AdapterId> adapter_id, Cleared& out) const;
   // Frees the memory that no reader can be reading any more.
   void reclaim() noexcept;
@@ -208,10 +223,14 @@ class BlockTrie {
   static void settle_stop(Edge& edge, Stops::iterator found) noexcept;
   [[nodiscard]] static std::uint32_t anchors_at(const Edge& edge, std::uint32_t boundary);
   static void raise_stamp(std::atomic<Stamp>& stamp, Stamp now) noexcept;
+  void add_hits(Position at, std::uint32_t count) noexcept;
+  static void add_hits(std::atomic<std::uint32_t>& hits, std::uint32_t count) noexcept;
+  [[nodiscard]] std::uint32_t take_end_hits(EdgeId id) noexcept;
   void add_child(Position at) noexcept;
-  void drop_child(Position at, Stamp child_stamp) noexcept;
+  void drop_child(Position at, EdgeId child, Stamp child_stamp) noexcept;
+  void tell_of_dropped_child(Position at, EdgeId child) noexcept;
   void raise_resident(EdgeId id, std::uint32_t resident) noexcept;
-  void take_over_end(Edge& edge) noexcept;
+  void take_over_end(EdgeId id, Edge& edge) noexcept;
 
   // ---- Adding ----
   Growth prepare_growth(Position kept, AdapterId adapter_id, std::span<const TokenId> tokens, bool disk_blocks);
@@ -220,7 +239,7 @@ class BlockTrie {
   void prepare_link(const Growth& growth);
   void prepare_end_move(Position cached);
   void prepare_disk_blocks(Position at, std::size_t above_depth, const Growth& growth);
-  void make_resident(Position from, Position to, std::size_t ids_depth, BlockIds ids) noexcept;
+  void make_resident(Position from, Position to, const Extend& what, Stamp now) noexcept;
   void take_disk_blocks(Position at, std::size_t ids_depth, BlockIds ids, InsertAcquired& acquired) noexcept;
 
   // ---- Evicting ----
@@ -229,16 +248,22 @@ class BlockTrie {
   void arrange_turn(EdgeId id) noexcept;
   void hand_over(EdgeId id) noexcept;
   void take_handed_over() noexcept;
-  void fetch_ahead() const noexcept;
+  void settle_policy();
+  void fetch_ahead(const LruPolicy& lru) const noexcept;
   void fetch_end(const Edge& edge, std::size_t num_blocks) const noexcept;
+  [[nodiscard]] BlockEnd end_of(EdgeId id) const noexcept;
   void evict_from(EdgeId id, std::size_t num_blocks, EvictedBlocks& out) noexcept;
+  void evict_from(BlockPolicy& policy, EdgeId id, std::size_t num_blocks, EvictedBlocks& out) noexcept;
   void give_back(Edge& edge, std::uint32_t num_blocks, EvictedBlocks& out) noexcept;
   void drop_unused(EdgeId id) noexcept;
   struct Spilling {
     BlockSpills* out = nullptr;  // none: what is evicted is gone, unless it has a record
     std::size_t min_depth = 0;   // of blocks worth a record
   };
-  void evict(std::size_t num_blocks, EvictedBlocks& out, const Spilling& spilling) noexcept;
+  void evict(std::size_t num_blocks, Stamp now, EvictedBlocks& out, const Spilling& spilling) noexcept;
+  void evict_by(LruPolicy& lru, std::size_t num_blocks, EvictedBlocks& out, const Spilling& spilling) noexcept;
+  void evict_by(BlockPolicy& policy, EvictionMoment moment, std::size_t num_blocks, EvictedBlocks& out,
+                const Spilling& spilling) noexcept;
 
   // ---- Records in a store ----
   [[nodiscard]] Position before(Position at) const;
@@ -253,12 +278,15 @@ class BlockTrie {
   Position keep_block(Position parent, AdapterId adapter_id, std::span<const TokenId> tokens);
   [[nodiscard]] std::string validate_keys() const;
 
+  const BlockPolicyKind& policy_kind_;
   EdgeStore edges_;
   ChildTable children_;
   const std::uint64_t hash_seed_;
   alignas(64) Gate& gate_;  // from here on, what walks don't read
-  StampQueue queue_;
-  std::vector<StampQueue::Entry> chosen_;     // taken from the front of the queue by prepare_evict() for evict()
+  const std::unique_ptr<BlockPolicy> policy_;
+  LruPolicy* const lru_;                      // policy_, if it is this one: called without a look at its type
+  const std::unique_ptr<UseLog> use_log_;     // if the policy hears of uses
+  std::vector<Use> uses_;                     // taken from it
   std::atomic<EdgeId> handed_over_{kNoEdge};  // by readers; linked through Edge::next
   Shared<std::size_t> resident_blocks_;
   Shared<std::size_t> resident_edges_;

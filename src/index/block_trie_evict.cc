@@ -21,15 +21,33 @@ bool BlockTrie::evictable(const Edge& edge) {
 void BlockTrie::arrange_turn(EdgeId id) noexcept {
   Edge& edge = edges_[id];
   const Turn turn = edge.turn.load(std::memory_order_relaxed);
-  if (turn == Turn::kQueued || turn == Turn::kHanded) return;  // looked at again when its turn comes
+  if (turn == Turn::kHanded) return;
+  if (turn == Turn::kQueued) {  // looked at again when its turn comes
+    // Of uses alone, an end's rank only rises. But the end of an edge that grew may rank lower than the old one.
+    if (!lru_ && edge.resident > 0 && edge.end_children == 0) policy_->push(end_of(id));
+    return;
+  }
   if (edge.resident == 0 || edge.end_children > 0) {
     edge.turn.store(Turn::kNone, std::memory_order_relaxed);
   } else if (in_use(edge)) {
     edge.turn.store(Turn::kParked, std::memory_order_relaxed);
   } else {
     edge.turn.store(Turn::kQueued, std::memory_order_relaxed);
-    queue_.push({edge.end_stamp.load(std::memory_order_relaxed), id});
+    if (lru_) {
+      lru_->queue().push({edge.end_stamp.load(std::memory_order_relaxed), id});
+    } else {
+      policy_->push(end_of(id));
+    }
   }
+}
+
+BlockEnd BlockTrie::end_of(EdgeId id) const noexcept {
+  const Edge& edge = edges_[id];
+  return {.edge = id,
+          .boundary = edge.resident,
+          .depth = edge.start + edge.resident,
+          .hits = edges_.counts_hits() ? edges_.end_hits(id).load(std::memory_order_relaxed) : 0,
+          .stamp = edge.end_stamp.load(std::memory_order_relaxed)};
 }
 
 // By whoever dropped the last use, or what may be the last.
@@ -58,39 +76,50 @@ void BlockTrie::take_handed_over() noexcept {
 void BlockTrie::prepare_evict(std::size_t num_blocks, EvictedBlocks& out) {
   out.physical.reserve(std::min<std::size_t>(num_blocks, resident_blocks_));
   out.disk_block_ids.reserve(std::min<std::size_t>(num_blocks, resident_disk_blocks_));
+  if (!lru_) {  // what goes depends on what went before: chosen behind the closed gate
+    settle_policy();
+    policy_->prepare_evict(std::min<std::size_t>(num_blocks, resident_blocks_));
+    return;
+  }
   constexpr std::size_t kChosenMost = 1024;
-  std::size_t looks = queue_.entries().size();
-  chosen_.reserve(std::min({num_blocks, looks, kChosenMost}));
+  LruPolicy& lru = *lru_;
+  StampQueue& queue = lru.queue();
+  std::size_t looks = queue.entries().size();
+  lru.reserve_chosen(std::min({num_blocks, looks, kChosenMost}));
 
-  for (std::size_t blocks = 0; looks > 0 && blocks < num_blocks && chosen_.size() < chosen_.capacity(); --looks) {
-    const auto [stamp, id] = queue_.oldest();
-    queue_.pop();
-    fetch_ahead();
+  for (std::size_t blocks = 0; looks > 0 && blocks < num_blocks && lru.may_choose(); --looks) {
+    const auto [stamp, id] = queue.oldest();
+    queue.pop();
+    fetch_ahead(lru);
     const Edge& edge = edges_[id];
     const Stamp newest = edge.end_stamp.load(std::memory_order_relaxed);
     if (!evictable(edge)) {  // evict() parks it: only behind the closed gate is nobody about to drop the last use
-      chosen_.push_back({stamp, id});
+      lru.choose({stamp, id});
     } else if (newest > stamp) {
-      queue_.push({newest, id});
+      queue.push({newest, id});
     } else {
-      chosen_.push_back({stamp, id});
+      lru.choose({stamp, id});
       blocks += edge.resident;
       fetch_end(edge, num_blocks);
     }
   }
 }
 
-void BlockTrie::evict(std::size_t num_blocks, EvictedBlocks& out, const Spilling& spilling) noexcept {
+void BlockTrie::evict(std::size_t num_blocks, Stamp now, EvictedBlocks& out, const Spilling& spilling) noexcept {
   take_handed_over();
-  std::size_t next =
-      0;  // of those chosen, which are older than what was left in the queue, but not than what came since
-  while (out.size() < num_blocks && (next < chosen_.size() || !queue_.empty())) {
-    const bool was_chosen = next < chosen_.size() && (queue_.empty() || chosen_[next] < queue_.oldest());
-    const auto [stamp, id] = was_chosen ? chosen_[next++] : queue_.oldest();
-    if (!was_chosen) {
-      queue_.pop();
-      fetch_ahead();
-    }
+  if (lru_) {
+    evict_by(*lru_, num_blocks, out, spilling);
+  } else {
+    evict_by(*policy_, {.now = now, .blocks = 0}, num_blocks, out, spilling);
+  }
+}
+
+void BlockTrie::evict_by(LruPolicy& lru, std::size_t num_blocks, EvictedBlocks& out,
+                         const Spilling& spilling) noexcept {
+  while (out.size() < num_blocks && !lru.empty()) {
+    const LruPolicy::Candidate candidate = lru.take();
+    if (!candidate.was_chosen) fetch_ahead(lru);
+    const auto [stamp, id] = candidate.entry;
     Edge& edge = edges_[id];
     edge.turn.store(Turn::kNone, std::memory_order_relaxed);
     if (evictable(edge) && edge.end_stamp.load(std::memory_order_relaxed) == stamp) {
@@ -101,15 +130,36 @@ void BlockTrie::evict(std::size_t num_blocks, EvictedBlocks& out, const Spilling
     arrange_turn(id);
     if (edge.resident < edge.length) drop_unused(id);
   }
-  for (; next < chosen_.size(); ++next) queue_.push(chosen_[next]);
-  chosen_.clear();
+  lru.give_up_chosen();
+}
+
+void BlockTrie::evict_by(BlockPolicy& policy, EvictionMoment moment, std::size_t num_blocks, EvictedBlocks& out,
+                         const Spilling& spilling) noexcept {
+  while (out.size() < num_blocks) {
+    moment.blocks = resident_blocks_;
+    const EdgeId id = policy.pop(moment);
+    if (id == kNoEdge) break;
+    Edge& edge = edges_[id];
+    edge.turn.store(Turn::kNone, std::memory_order_relaxed);
+    if (evictable(edge)) {
+      const BlockPolicy::Verdict verdict = policy.judge(end_of(id));
+      if (verdict == BlockPolicy::Verdict::kKeepAndForgetHits) static_cast<void>(take_end_hits(id));
+      if (verdict == BlockPolicy::Verdict::kEvict) {
+        const std::size_t before = out.size();
+        evict_from(policy, id, num_blocks - before, out);
+        if (spilling.out != nullptr) spill_from(id, out.size() - before, spilling.min_depth, *spilling.out);
+      }
+    }
+    arrange_turn(id);
+    if (edge.resident < edge.length) drop_unused(id);
+  }
 }
 
 // Asks the processor for the memory of the next turns, which lies all over the place, while the present one is dealt
 // with: the next edge is the oldest entry, the one after that most likely one of its four children in the heap.
-void BlockTrie::fetch_ahead() const noexcept {
+void BlockTrie::fetch_ahead(const LruPolicy& lru) const noexcept {
   constexpr std::size_t kAhead = 5;
-  const std::vector<StampQueue::Entry>& entries = queue_.entries();
+  const std::vector<StampQueue::Entry>& entries = lru.queue().entries();
   if (entries.empty()) return;
   for (std::size_t i = 1; i < std::min(entries.size(), kAhead); ++i) edges_.prefetch(entries[i].id);
   const Edge& next = edges_[entries.front().id];
@@ -137,13 +187,48 @@ void BlockTrie::evict_from(EdgeId id, std::size_t num_blocks, EvictedBlocks& out
   while (num_blocks > 0 && evictable(edge) && edge.end_stamp.load(std::memory_order_relaxed) == stamp) {
     const std::size_t step = edge.stops ? 1 : std::min<std::size_t>(num_blocks, edge.resident);
     give_back(edge, static_cast<std::uint32_t>(step), out);
-    take_over_end(edge);
+    if (edge.stops) take_over_end(id, edge);
     num_blocks -= step;
   }
   edge.contents_changed();
   if (edge.resident > 0) return;
   resident_edges_ = resident_edges_ - 1;
-  drop_child(edge.parent(), stamp);
+  drop_child(edge.parent(), id, stamp);
+}
+
+// One after the other, as long as the policy says so.
+void BlockTrie::evict_from(BlockPolicy& policy, EdgeId id, std::size_t num_blocks, EvictedBlocks& out) noexcept {
+  Edge& edge = edges_[id];
+  const Stamp stamp = edge.end_stamp.load(std::memory_order_relaxed);
+  do {
+    policy.evicted(end_of(id));
+    give_back(edge, 1, out);
+    take_over_end(id, edge);
+    --num_blocks;
+  } while (num_blocks > 0 && evictable(edge) && policy.goes_too(end_of(id)));
+  edge.contents_changed();
+  if (edge.resident > 0) return;
+  resident_edges_ = resident_edges_ - 1;
+  drop_child(edge.parent(), id, stamp);
+}
+
+void BlockTrie::settle_policy() {
+  std::size_t count = 0;
+  if (use_log_) {
+    const Gate::Closed closed(gate_);
+    count = use_log_->take(uses_);
+  }
+  policy_->settle(std::span(uses_).first(count), resident_blocks_);
+}
+
+void BlockTrie::mark_blocks(Position at, std::size_t from_depth, std::size_t to_depth, const BlockMark& mark) {
+  if (!policy_->takes_marks() || to_depth <= from_depth) return;
+  for (Position p = ancestor(at, to_depth); p.edge != kTop && depth(p) > from_depth; p = edges_[p.edge].parent()) {
+    const Edge& edge = edges_[p.edge];
+    const std::size_t first = from_depth > edge.start ? from_depth - edge.start : 0;
+    policy_->mark(p.edge, static_cast<std::uint32_t>(first), p.boundary, mark);
+    if (edge.turn.load(std::memory_order_relaxed) == Turn::kQueued) arrange_turn(p.edge);
+  }
 }
 
 // The last cached blocks of an edge, deepest first.
@@ -209,7 +294,7 @@ void BlockTrie::clear(const Gate::Closed&, std::optional<AdapterId> adapter_id, 
   const auto goes = [&](const Edge& edge) { return !adapter_id || edge.adapter_id == *adapter_id; };
   keys_.clear([&](Position at) { return goes(edges_[at.edge]); }, [&](TierKey key) { out.tier_keys.push_back(key); });
   take_handed_over();
-  queue_.remove_if([&](const StampQueue::Entry& entry) { return goes(edges_[entry.id]); });
+  policy_->forget_if([&](EdgeId id) { return goes(edges_[id]); });
   Edge& top = edges_[kTop];
   for (EdgeId id = kTop + 1; id < edges_.id_limit(); ++id) {
     Edge& edge = edges_[id];
@@ -222,6 +307,7 @@ void BlockTrie::clear(const Gate::Closed&, std::optional<AdapterId> adapter_id, 
     if (edge.resident > 0) resident_edges_ = resident_edges_ - 1;
     give_back(edge, edge.resident, out.blocks);
     edge.stops.reset();
+    static_cast<void>(take_end_hits(id));
     children_.erase(edge.first_hash, id);
     edges_.free(id);
   }
@@ -231,9 +317,8 @@ void BlockTrie::clear(const Gate::Closed&, std::optional<AdapterId> adapter_id, 
 void BlockTrie::reclaim() noexcept {
   children_.trim();
   if (edges_.live_count() == 1) {
-    queue_.free_memory();
+    policy_->free_memory();
     keys_.free_memory();
-    std::vector<StampQueue::Entry>().swap(chosen_);
   }
   if (gate_.has_retired() || edges_.has_waiting()) edges_.reclaim(gate_.reclaim());
 }

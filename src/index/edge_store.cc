@@ -36,8 +36,8 @@ std::unique_ptr<DiskBlockId[]> make_disk_blocks(std::size_t count) {
 
 }  // namespace
 
-EdgeStore::EdgeStore(std::size_t block_size, Gate& gate)
-    : block_size_(block_size), gate_(gate), arena_(kLongRunBytes) {
+EdgeStore::EdgeStore(std::size_t block_size, Gate& gate, bool counts_hits)
+    : block_size_(block_size), counts_hits_(counts_hits), gate_(gate), arena_(kLongRunBytes) {
   prepare_create();
   CAIRN_CHECK(create() == kTop);
 }
@@ -48,17 +48,35 @@ void EdgeStore::prepare_create() {
   if (id_limit_ >= kMostEdges) throw std::length_error("cairn: too many edges (2^32)");
   make_room(chunks_, 1);
   auto chunk = std::make_unique<Edge[]>(kChunk);
-  if (chunks_.size() == directory_size_) {
-    gate_.prepare_retire();
-    const std::size_t size = std::max<std::size_t>(16, 2 * directory_size_);
-    auto directory = std::make_unique<Edge*[]>(size);
-    std::copy_n(directory_.get(), directory_size_, directory.get());
-    chunks_seen_.store(directory.get(), std::memory_order_release);  // pairs with operator[]
-    gate_.retire(std::exchange(directory_, std::move(directory)));
-    directory_size_ = size;
+  std::unique_ptr<Hits[]> hits;
+  if (counts_hits_) {
+    make_room(hits_chunks_, 1);
+    hits = std::make_unique<Hits[]>(kChunk);
   }
-  directory_[chunks_.size()] = chunk.get();  // no reader knows an id in there yet
+  if (chunks_.size() == directory_size_) grow_directories();
+  // No reader knows an id in there yet.
+  if (counts_hits_) {
+    hits_directory_[chunks_.size()] = hits.get();
+    hits_chunks_.push_back(std::move(hits));
+  }
+  directory_[chunks_.size()] = chunk.get();
   chunks_.push_back(std::move(chunk));
+}
+
+void EdgeStore::grow_directories() {
+  gate_.prepare_retire();
+  const std::size_t size = std::max<std::size_t>(16, 2 * directory_size_);
+  auto directory = std::make_unique<Edge*[]>(size);
+  auto hits_directory = counts_hits_ ? std::make_unique<Hits*[]>(size) : nullptr;
+  std::copy_n(directory_.get(), directory_size_, directory.get());
+  if (counts_hits_) {
+    std::copy_n(hits_directory_.get(), directory_size_, hits_directory.get());
+    hits_seen_.store(hits_directory.get(), std::memory_order_release);  // pairs with end_hits
+    gate_.retire(std::exchange(hits_directory_, std::move(hits_directory)));
+  }
+  chunks_seen_.store(directory.get(), std::memory_order_release);  // pairs with operator[]
+  gate_.retire(std::exchange(directory_, std::move(directory)));
+  directory_size_ = size;
 }
 
 EdgeId EdgeStore::create() noexcept {
@@ -116,6 +134,7 @@ void EdgeStore::reclaim(std::uint64_t epoch) noexcept {
   if (live_count_ > 1 || chunks_.size() == 1) return;
   // Only kTop is left, and no reader knows of any other edge: the memory of all those there were can go.
   chunks_.resize(1);
+  if (counts_hits_) hits_chunks_.resize(1);
   id_limit_ = kTop + 1;
   first_free_ = kNoEdge;
 }

@@ -63,6 +63,7 @@ struct Stop {
   std::uint32_t handles = 0;   // by handle: apart, so that no call by tokens can take a handle's use
   std::uint32_t children = 0;  // child edges with cached blocks
   std::uint32_t anchors = 0;   // snapshots, and child edges whether cached or not: what keeps tokens up to here
+  std::uint32_t hits = 0;      // if they are counted: lookups that ended here
   Stamp stamp = 0;
 };
 using Stops = std::map<std::uint32_t, Stop>;  // by boundary
@@ -126,7 +127,7 @@ static_assert(sizeof(StoredTokens) == sizeof(void*));  // read atomically withou
 // Owns the edges. An id is used again only when no reader can still be looking at the edge it stood for.
 class EdgeStore {
  public:
-  EdgeStore(std::size_t block_size, Gate& gate);
+  EdgeStore(std::size_t block_size, Gate& gate, bool counts_hits);
   EdgeStore(const EdgeStore&) = delete;
   EdgeStore& operator=(const EdgeStore&) = delete;
 
@@ -136,6 +137,12 @@ class EdgeStore {
     return chunks[id / kChunk][id % kChunk];
   }
   [[nodiscard]] std::size_t block_size() const { return block_size_; }
+  // Whether the eviction policy asks for the hits of ends.
+  [[nodiscard]] bool counts_hits() const { return counts_hits_; }
+  // If so: as Edge::end_stamp, what Stop::hits is elsewhere. Raised in commits; else by writers with the gate closed.
+  [[nodiscard]] std::atomic<std::uint32_t>& end_hits(EdgeId id) const {
+    return hits_seen_.load(std::memory_order_acquire)[id / kChunk][id % kChunk];  // pairs with prepare_create
+  }
 
   // The rest is for writers.
 
@@ -185,14 +192,22 @@ class EdgeStore {
     return run.words.get() + StoredTokens::num_words(run.capacity * block_size_, form);
   }
 
+  using Hits = std::atomic<std::uint32_t>;
+
+  void grow_directories();
+
   const std::size_t block_size_;
+  const bool counts_hits_;
   Gate& gate_;
   TokenArena arena_;              // outlives all that was made in it
   std::vector<Retired> retired_;  // in order of epoch
   std::vector<std::unique_ptr<Edge[]>> chunks_;
-  std::unique_ptr<Edge*[]> directory_;  // of the chunks
+  std::vector<std::unique_ptr<Hits[]>> hits_chunks_;  // parallel to chunks_, if hits are counted
+  std::unique_ptr<Edge*[]> directory_;                // of the chunks
+  std::unique_ptr<Hits*[]> hits_directory_;
   std::size_t directory_size_ = 0;
   alignas(64) std::atomic<Edge* const*> chunks_seen_{nullptr};  // directory_, for readers
+  std::atomic<Hits* const*> hits_seen_{nullptr};                // hits_directory_, for readers
   alignas(64) EdgeId id_limit_ = 0;
   EdgeId first_free_ = kNoEdge;
   EdgeId first_waiting_ = kNoEdge;  // freed, in order of epoch (kept in end_stamp)

@@ -12,8 +12,10 @@ constexpr auto kNoPreparation = [](const BlockTrie::Walk&) {};
 }  // namespace
 
 Index::Index(const RadixTreeOptions& options, std::uint64_t hash_seed)
-    : trie_(options.block_size, hash_seed, gate_, options.first_tier_key),
-      snapshots_(trie_, gate_, hash_seed, options) {}
+    : trie_(options, hash_seed, gate_),
+      snapshots_(trie_, gate_, hash_seed, options),
+      pinned_blocks_max_(options.pinned_blocks_max),
+      time_(options.clock ? options.clock : [] { return std::chrono::steady_clock::now(); }) {}
 
 // ---- Readers ----
 
@@ -69,6 +71,7 @@ bool Index::look_up(std::span<const TokenId> tokens, const ReadOptions& options,
       if (trie_.any_disk_blocks()) match.matched_disk_block_ids.resize(walk.blocks);  // may be news since prepare
       const Stamp now = tick();
       trie_.claim(walk.at, claim, now);
+      trie_.note_hit(walk.at, now);
       // From here on nothing fails.
       match.matched_tokens = walk.blocks * block_size();
       const bool any_disk = trie_.gather(walk.at, match.matched_blocks, match.matched_disk_block_ids);
@@ -334,12 +337,62 @@ void Index::truncate(Position& at, std::size_t depth, AdapterId adapter_id, std:
   at = target;
 }
 
+void Index::prioritize(Position at, AdapterId adapter_id, std::uint64_t epoch, const Prioritizing& what) {
+  const Writing writing(*this);
+  if (epoch != epoch_in_commit(adapter_id)) return;
+  BlockMark mark{.priority = what.priority.priority};
+  const auto now = time_();
+  if (what.priority.keep_for < BlockMark::TimePoint::max() - now) {
+    mark.expires = now + std::chrono::duration_cast<BlockMark::TimePoint::duration>(what.priority.keep_for);
+  }
+  trie_.mark_blocks(at, what.from_depth, what.to_depth, mark);
+}
+
+// ---- Writers: pinned prefixes ----
+
+PrefixPin Index::pin_prefix(std::span<const TokenId> tokens, AdapterId adapter_id) {
+  using Outcome = PrefixPin::Outcome;
+  const Writing writing(*this);
+  const BlockTrie::Walk walk = trie_.walk(adapter_id, tokens, BlockTrie::Extent::kResident);
+  const std::size_t missing = tokens.size() / block_size() - walk.blocks;
+  if (missing > 0) return {.outcome = Outcome::kNotCached, .id = 0, .blocks = missing};
+  const std::size_t blocks = pins_.would_add(walk.at, trie_.edges());
+  if (blocks > pinned_blocks_max_ - pins_.blocks()) {
+    return {.outcome = Outcome::kOverBudget, .id = 0, .blocks = blocks};
+  }
+  pins_.prepare_add(walk.at, trie_.edges());
+  const Gate::Closed closed(gate_);
+  trie_.claim(walk.at, Claim::kHandle, 0);  // stamps nothing: every stamp is newer
+  return {.outcome = Outcome::kPinned, .id = pins_.add(walk.at, adapter_id, trie_.edges()), .blocks = blocks};
+}
+
+bool Index::unpin_prefix(std::uint64_t id) {
+  const Writing writing(*this);
+  const std::optional<Position> at = pins_.remove(id, trie_.edges());
+  if (!at) return false;
+  const Gate::Closed closed(gate_);
+  trie_.take_claim(*at, Claim::kHandle);
+  return true;
+}
+
+void Index::unpin_prefixes() {
+  const Writing writing(*this);
+  const Gate::Closed closed(gate_);
+  pins_.for_each([&](Position at) { trie_.take_claim(at, Claim::kHandle); });
+  pins_.forget(std::nullopt, trie_.edges());
+}
+
+std::size_t Index::pinned_blocks() const {
+  const MutexLock lock(writer_);
+  return pins_.blocks();
+}
+
 EvictedBlocks Index::evict(std::size_t num_blocks) {
   EvictedBlocks evicted;
   const Writing writing(*this);
   trie_.prepare_evict(num_blocks, evicted);
   const Gate::Closed closed(gate_);
-  trie_.evict(closed, num_blocks, evicted);
+  trie_.evict(closed, num_blocks, last_tick(), evicted);
   counters_.nodes_evicted += evicted.size();
   return evicted;
 }
@@ -474,6 +527,7 @@ Cleared Index::clear(std::optional<AdapterId> adapter_id) {
   const Gate::Closed closed(gate_);
   if (adapter_id) make_room(clears_, 1);
   snapshots_.clear(closed, adapter_id, cleared);
+  pins_.forget(adapter_id, trie_.edges());
   trie_.clear(closed, adapter_id, cleared);
   ++(adapter_id ? clears_[*adapter_id] : clears_of_all_);
   counters_.nodes_cleared += cleared.blocks.size();
@@ -500,6 +554,7 @@ std::string Index::validate() const {
   BlockTrie::AnchorCounts anchors;
   std::string wrong = snapshots_.validate(closed, anchors);
   if (wrong.empty()) wrong = trie_.validate(closed, anchors);
+  if (wrong.empty()) wrong = pins_.validate(trie_.edges(), pinned_blocks_max_);
   if (wrong.empty() &&
       counters_.nodes_created - counters_.nodes_evicted - counters_.nodes_cleared != trie_.stats().cached_blocks) {
     wrong = "nodes created - evicted - cleared differs from cached_blocks";

@@ -9,8 +9,10 @@
 #define CAIRN_INDEX_INDEX_H_
 
 #include <atomic>
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <span>
 #include <string>
@@ -22,6 +24,7 @@
 #include "cairn/radix_tree.h"
 #include "index/block_trie.h"
 #include "index/gate.h"
+#include "index/pinned_prefixes.h"
 #include "index/snapshot_table.h"
 
 namespace cairn {
@@ -65,6 +68,19 @@ class Index {
   // One more hold at `at`, unless the epoch has passed.
   void share_handle(Position at, AdapterId adapter_id, std::uint64_t epoch);
   void release_handle(Position at, AdapterId adapter_id, std::uint64_t epoch) noexcept;
+
+  // The chain's blocks from one depth to another, unless the epoch has passed.
+  struct Prioritizing {
+    std::size_t from_depth = 0;
+    std::size_t to_depth = 0;
+    BlockPriority priority;
+  };
+  void prioritize(Position at, AdapterId adapter_id, std::uint64_t epoch, const Prioritizing& what);
+  // Of full blocks, one at least.
+  PrefixPin pin_prefix(std::span<const TokenId> tokens, AdapterId adapter_id);
+  bool unpin_prefix(std::uint64_t id);
+  void unpin_prefixes();
+  [[nodiscard]] std::size_t pinned_blocks() const;
 
   EvictedBlocks evict(std::size_t num_blocks);
 
@@ -184,10 +200,16 @@ class Index {
   std::optional<SnapshotId> put_step(const SnapshotTable::Put& snapshot) CAIRN_REQUIRES(writer_);
   [[nodiscard]] Stamp tick() { return clock_.fetch_add(1, std::memory_order_relaxed) + 1; }  // only has to be unique
 
+  // With the gate closed: no stamp so far is newer.
+  [[nodiscard]] Stamp last_tick() const { return clock_.load(std::memory_order_relaxed); }
+
   mutable Gate gate_;
   mutable Mutex writer_;
   BlockTrie trie_;
   SnapshotTable snapshots_;
+  PinnedPrefixes pins_ CAIRN_GUARDED_BY(writer_);
+  const std::size_t pinned_blocks_max_;
+  const std::function<std::chrono::steady_clock::time_point()> time_;
   alignas(64) std::atomic<Stamp> clock_{0};
   // Changed with the gate closed, read in commits and by writers.
   IdMap<std::uint64_t> clears_;  // by AdapterId: clears of it alone

@@ -14,7 +14,7 @@ BlockSpills Index::evict_to_store(std::size_t num_blocks, std::size_t min_tokens
   trie_.prepare_evict(num_blocks, evicted);
   {
     const Gate::Closed closed(gate_);
-    trie_.evict_to_store(closed, num_blocks, min_tokens, evicted, spills);
+    trie_.evict_to_store(closed, num_blocks, last_tick(), min_tokens, evicted, spills);
   }
   spills.disk_block_ids = std::move(evicted.disk_block_ids);
   counters_.nodes_evicted += spills.blocks.size();

@@ -366,6 +366,39 @@ void RadixTree::release(PrefixHandle& handle) {
   handle = PrefixHandle{};
 }
 
+void RadixTree::prioritize(const PrefixHandle& handle, std::size_t from_token, std::size_t to_token,
+                           const BlockPriority& priority) {
+  impl_->check_handle(handle);
+  const std::size_t end = std::min(to_token, handle.tokens_);
+  if (from_token >= end) return;
+  const std::size_t to_depth = end / impl_->block_size + (end % impl_->block_size == 0 ? 0 : 1);
+  impl_->index.prioritize(Impl::place_of(handle), handle.adapter_id_, handle.epoch_,
+                          {from_token / impl_->block_size, to_depth, priority});
+}
+
+// ---- Pinned prefixes ----
+
+PrefixPin RadixTree::pin_prefix(std::span<const TokenId> tokens, AdapterId adapter_id) {
+  const std::size_t num_blocks = tokens.size() / impl_->block_size;
+  if (num_blocks == 0) {
+    refuse("tokens", std::to_string(tokens.size()) + " given; a block, which is the least that can be pinned, has " +
+                         std::to_string(impl_->block_size));
+  }
+  return impl_->index.pin_prefix(tokens.first(num_blocks * impl_->block_size), adapter_id);
+}
+
+bool RadixTree::unpin_prefix(std::uint64_t id) {
+  return impl_->index.unpin_prefix(id);
+}
+
+void RadixTree::unpin_prefixes() {
+  impl_->index.unpin_prefixes();
+}
+
+std::size_t RadixTree::pinned_blocks() const {
+  return impl_->index.pinned_blocks();
+}
+
 // ---- Pinned snapshots, and looking without an effect ----
 
 RadixTree::PinnedSnapshot RadixTree::find_snapshot(std::span<const TokenId> tokens, const ReadOptions& options) {

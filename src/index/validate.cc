@@ -69,13 +69,14 @@ std::string BlockTrie::validate(const Gate::Closed&, const AnchorCounts& snapsho
   if (blocks != resident_blocks_ || resident_edges != resident_edges_ || disk_blocks != resident_disk_blocks_) {
     return "wrong count of cached blocks, edges or disk blocks";
   }
-  if (queued != queue_.entries().size()) return "eviction queue: wrong count of entries";
-  for (const auto& [stamp, id] : queue_.entries()) {
+  std::vector<EdgeId> entries = policy_->entries();
+  if (queued != entries.size()) return "eviction queue: wrong count of entries";
+  std::ranges::sort(entries);
+  if (std::ranges::adjacent_find(entries) != entries.end()) return "eviction queue: an edge is queued twice";
+  for (const EdgeId id : entries) {
     if (edges_[id].turn.load() != Turn::kQueued) return edge_says(id, "queued without knowing");
-    if (evictable(edges_[id]) && stamp > edges_[id].end_stamp.load()) {
-      return edge_says(id, "queued with too new a stamp");
-    }
   }
+  if (std::string wrong = policy_->validate(edges_); !wrong.empty()) return wrong;
   for (EdgeId id = 0; id < edges_.id_limit(); ++id) {
     const Edge& edge = edges_[id];
     if (!edge.live) continue;
@@ -128,13 +129,14 @@ std::string BlockTrie::validate_stops(EdgeId id, const AnchorCounts& children, c
     if (boundary > edge.length) return edge_says(id, "has a stop beyond its tokens");
     if (stop.anchors != count(anchors, boundary)) return edge_says(id, "wrong count of anchors");
     const bool inside = boundary < edge.resident;
-    if (!inside && (stop.uses > 0 || stop.handles > 0 || stop.children > 0)) {
-      return edge_says(id, "has a use or a cached child where nothing is cached");
+    if (!inside && (stop.uses > 0 || stop.handles > 0 || stop.children > 0 || stop.hits > 0)) {
+      return edge_says(id, "has a use, a hit or a cached child where nothing is cached");
     }
     if (inside && stop.children != count(children, boundary)) {
       return edge_says(id, "wrong count of cached children");
     }
-    if (stop.uses == 0 && stop.handles == 0 && stop.children == 0 && stop.anchors == 0 && stop.stamp == 0) {
+    if (stop.uses == 0 && stop.handles == 0 && stop.children == 0 && stop.anchors == 0 && stop.hits == 0 &&
+        stop.stamp == 0) {
       return edge_says(id, "has a stop that says nothing");
     }
   }

@@ -16,6 +16,7 @@
 #include <latch>
 #include <limits>
 #include <shared_mutex>
+#include <string>
 #include <thread>
 
 #include "stress/shared_pools.h"
@@ -32,8 +33,8 @@ constexpr std::size_t kSlots = 300;
 constexpr std::size_t kRounds = 12;  // each on a new index: growing tables are part of what is tested
 
 struct Shared {
-  Shared(std::size_t block_size, std::size_t num_blocks)
-      : tree({.block_size = block_size}),
+  Shared(std::size_t block_size, std::size_t num_blocks, const std::string& policy)
+      : tree({.block_size = block_size, .block_policy = policy}),
         blocks(num_blocks, complaints),
         slots(kSlots, complaints),
         tier(complaints) {}
@@ -388,12 +389,17 @@ void run_threads(Shared& shared, std::size_t block_size, std::uint64_t round) {
   }
 }
 
+// The default most often, each of the others in one round.
+std::string policy_of(std::uint64_t round) {
+  return block_policy_names()[round < kRounds ? 0 : round - kRounds + 1];
+}
+
 TEST_P(IndexStress, ThreadsNeverSeeOtherTokensBlocksAndEverythingComesBack) {
   const std::size_t block_size = GetParam();
   constexpr std::size_t kBlocks = 300;
-  for (std::uint64_t round = 0; round < kRounds; ++round) {
-    SCOPED_TRACE("round " + std::to_string(round));
-    Shared shared(block_size, kBlocks);
+  for (std::uint64_t round = 0; round < kRounds + block_policy_names().size() - 1; ++round) {
+    SCOPED_TRACE("round " + std::to_string(round) + ", " + policy_of(round));
+    Shared shared(block_size, kBlocks, policy_of(round));
     run_threads(shared, block_size, round);
     EXPECT_EQ(shared.tree.validate(), "");
     EXPECT_EQ(shared.tree.counters().protocol_errors, 0U);

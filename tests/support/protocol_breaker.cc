@@ -13,11 +13,17 @@ namespace {
 
 constexpr std::size_t kHandlesMax = 6;
 
+// Any will do, and the same at every run.
+std::string policy_for(const ProgramSettings& settings) {
+  const std::vector<std::string> names = block_policy_names();
+  return names[(settings.tokens_max + settings.slots) % names.size()];
+}
+
 class ProtocolBreaker {
  public:
   ProtocolBreaker(const ProgramSettings& settings, std::ostream* trace)
       : settings_(settings),
-        tree_({.block_size = settings.block_size, .hash_seed = 1}),
+        tree_({.block_size = settings.block_size, .hash_seed = 1, .block_policy = policy_for(settings)}),
         tables_(settings),
         book_(settings),
         trace_(trace) {}

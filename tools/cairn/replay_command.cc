@@ -34,6 +34,8 @@ constexpr const char* kExamples = R"(Examples:
       more of it, with room for 2,000,000 tokens and 32 sequences at once
   cairn replay conversation_trace.jsonl --block-size 512 --blocks 5%
       a trace of block ids that stand for 512 tokens each
+  cairn replay conversation_trace.jsonl --block-size 512 --policy s3fifo
+      with another eviction policy; docs/policies.md says what each one does
   cairn replay agents.jsonl.zst --trace-block-size 64 --service-rate 40
       ids of 64 tokens; overlap from the time stamps, 40 output tokens/s each
   cairn replay blocks.jsonl --trace-block-size 16 --ids plain
@@ -64,6 +66,7 @@ struct Arguments {
   SnapshotArguments snapshots;
   SweepArguments sweep;
   TierArguments tiers;
+  std::string policy = replay::policy_names().front();
   std::string json;
   std::string metrics;
 };
@@ -141,6 +144,7 @@ replay::VerifiedReplayOptions verified_options(const Arguments& arguments) {
   options.replay = arguments.engine.replay_options();
   if (arguments.snapshots.slots) options.snapshots = arguments.snapshots.complete();
   if (arguments.tiers.given()) options.tiers = arguments.tiers.tiers;
+  options.block_policy = arguments.policy;
   options.skip = arguments.tiers.skip;
   options.stop_after = arguments.tiers.stop_after;
   return options;
@@ -189,6 +193,7 @@ void run(const CLI::App& command, const Arguments& arguments) {
   }
   report.options.pool = replay::PoolSize::parse(arguments.engine.blocks);
   report.options.replay = arguments.engine.replay_options();
+  report.options.policy = arguments.policy;
   std::string metrics;
   if (arguments.verify) {
     metrics = verify(workload, arguments, report);
@@ -212,6 +217,14 @@ void add_replay_command(CLI::App& app) {
   add_verifying_options(*command, *arguments);
   add_snapshot_options(*command, arguments->snapshots);
   add_sweep_options(*command, arguments->sweep);
+  command
+      ->add_option("--policy", arguments->policy,
+                   fmt::format("Which blocks are evicted: {}", fmt::join(replay::policy_names(), ", ")))
+      ->check(CLI::IsMember(replay::policy_names()))
+      ->type_name("NAME")
+      ->capture_default_str()
+      ->excludes(command->get_option("--policies"))
+      ->excludes(command->get_option("--sweep"));
   add_tier_options(*command, arguments->tiers);
   command
       ->add_option("--json", arguments->json,

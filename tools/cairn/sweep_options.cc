@@ -117,8 +117,9 @@ void add_sweep_options(CLI::App& command, SweepArguments& arguments) {
       ->type_name("NAME,...")
       ->needs(snapshots)
       ->group(kGroup);
-  arguments.policies = all_policies();
+  arguments.policies = replay::SweepOptions().policies;
   command.add_option("--policies", arguments.policies, fmt::format("Of {}", fmt::join(all_policies(), ", ")))
+      ->capture_default_str()
       ->check(CLI::IsMember(all_policies()))
       ->delimiter(',')
       ->type_name("NAME,...")
