@@ -45,6 +45,11 @@ SpillLayout replay_layout(std::size_t block_size, std::size_t block_bytes, std::
           .snapshot_bytes = snapshot_bytes};
 }
 
+std::size_t block_record_bytes(const SpillLayout& layout) {
+  return SpillBuffers(layout, kWorkingBytes + kWorkingRecords * (layout.block_bytes + layout.snapshot_bytes))
+      .record_bytes(RecordKind::kBlock);
+}
+
 Tiers open_tiers(const TierOptions& options, const SpillLayout& layout) {
   check(options);
   const std::size_t largest = kHeaderBytesMax + std::max(layout.block_bytes, layout.snapshot_bytes);

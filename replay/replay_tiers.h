@@ -40,6 +40,9 @@ struct TierOptions {
 // What the records of a replay have in common, for a model with blocks and snapshots of so many bytes (0: without).
 [[nodiscard]] SpillLayout replay_layout(std::size_t block_size, std::size_t block_bytes, std::size_t snapshot_bytes);
 
+// What a block takes in a tier, header included.
+[[nodiscard]] std::size_t block_record_bytes(const SpillLayout& layout);
+
 struct Tiers {
   std::shared_ptr<SpillStore> store{};  // for the manager
   std::shared_ptr<SpillStore> files{};  // the file tier in it; null: there is none

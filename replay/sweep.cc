@@ -221,4 +221,41 @@ SnapshotSweepResult sweep_snapshots(const Workload& workload, const SnapshotSwee
   return SnapshotSweep(workload, options).run();
 }
 
+TierSweepResult sweep_tiers(const Workload& workload, const TierSweepOptions& options) {
+  const std::size_t block_size = options.verified.replay.block_size;
+  TierSweepResult result{.pool_blocks = options.pool_blocks,
+                         .distinct_blocks = options.distinct_blocks,
+                         .tier_blocks = {},
+                         .tier_bytes = {},
+                         .runs = {},
+                         .without = {}};
+  for (const PoolSize& size : options.sizes) {
+    result.tier_blocks.push_back(size.blocks(block_size, options.distinct_blocks));
+  }
+  for (std::size_t i = 0; options.sizes.empty() && i < TierSweepOptions::kDefaultMultiples.size(); ++i) {
+    const double blocks = TierSweepOptions::kDefaultMultiples[i] * static_cast<double>(options.pool_blocks);
+    result.tier_blocks.push_back(
+        std::clamp<std::size_t>(static_cast<std::size_t>(blocks), 1, options.distinct_blocks));
+  }
+  sort_out(result.tier_blocks);
+  const std::size_t snapshot_bytes = options.verified.snapshots ? options.verified.snapshots->slot_bytes : 0;
+  const std::size_t record_bytes =
+      block_record_bytes(replay_layout(block_size, block_size * kKvBytesPerToken, snapshot_bytes));
+  for (const std::size_t blocks : result.tier_blocks) result.tier_bytes.push_back(blocks * record_bytes);
+  result.runs.resize(result.tier_blocks.size());
+  run_in_parallel(result.runs.size() + 1, options.jobs, [&](std::size_t index) {
+    VerifiedReplayOptions verified = options.verified;
+    if (index == 0) {
+      verified.tiers.reset();
+      result.without = replay_verified(workload, options.pool_blocks, verified);
+      return;
+    }
+    verified.tiers.emplace();
+    if (options.verified.tiers) verified.tiers->spill = options.verified.tiers->spill;
+    verified.tiers->ram_bytes = result.tier_bytes[index - 1];
+    result.runs[index - 1] = replay_verified(workload, options.pool_blocks, verified);
+  });
+  return result;
+}
+
 }  // namespace cairn::replay

@@ -2,6 +2,7 @@
 #ifndef CAIRN_REPLAY_SWEEP_H_
 #define CAIRN_REPLAY_SWEEP_H_
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
@@ -115,6 +116,31 @@ struct SnapshotSweepResult {
 // A replay for each policy and number of slots, and one without end. Throws std::invalid_argument: no snapshots in
 // `verified`, a slot number of zero, a policy that there is not, none at all or one twice; else as replay_verified.
 [[nodiscard]] SnapshotSweepResult sweep_snapshots(const Workload& workload, const SnapshotSweepOptions& options);
+
+// ---- Bytes behind the pool, by the verifying engine with a RAM tier: a pool of blocks of one size ----
+
+struct TierSweepOptions {
+  // Room in the tier, as blocks of KV; snapshots take their part of it. None: kDefaultMultiples of the pool, up to all
+  // of the workload's distinct blocks.
+  std::vector<PoolSize> sizes{};
+  static constexpr std::array kDefaultMultiples = {0.5, 1.0, 2.0, 4.0, 8.0, 16.0, 32.0};
+  std::size_t pool_blocks = 0;
+  std::size_t distinct_blocks = 0;  // of the workload
+  std::size_t jobs = 1;
+  VerifiedReplayOptions verified{};  // of its tiers only the spill options count
+};
+
+struct TierSweepResult {
+  std::size_t pool_blocks = 0;
+  std::size_t distinct_blocks = 0;
+  std::vector<std::size_t> tier_blocks;  // growing, each once
+  std::vector<std::size_t> tier_bytes;   // parallel to it: of the replay's small records, headers included
+  std::vector<VerifiedResult> runs;      // the same
+  VerifiedResult without;                // a tier
+};
+
+// One replay for each size, and one without a tier. Throws as replay_verified and PoolSize::blocks.
+[[nodiscard]] TierSweepResult sweep_tiers(const Workload& workload, const TierSweepOptions& options);
 
 }  // namespace cairn::replay
 

@@ -332,4 +332,88 @@ std::string plot(const SnapshotSweepReport& report) {
               .curves = std::move(curves)});
 }
 
+// ---- Bytes behind the pool ----
+
+std::string table(const TierSweepReport& report) {
+  const TierSweepResult& result = report.result;
+  std::string text = workload_line(report);
+  text += fmt::format("settings  block size {} tokens, pool {} blocks, {}\n", report.verified.replay.block_size,
+                      grouped(result.pool_blocks), overlap_text(report.verified.replay));
+  text += fmt::format("engine    verifying, {}, a RAM tier that evicts the least recently used\n\n",
+                      report.verified.snapshots ? "a hybrid model" : "attention layers only");
+  text += "In percent of the prompt tokens; the tier's room in blocks of KV\n\n";
+  std::vector<Cells> rows{
+      {"tier blocks", "tokens", "of distinct", "reused", "from memory", "from the tier", "fetches"}};
+  rows.push_back({"none", "0", percent(0), percent(result.without.reuse_rate()), percent(result.without.reuse_rate()),
+                  percent(0), "0"});
+  for (std::size_t i = 0; i < result.runs.size(); ++i) {
+    const VerifiedResult& run = result.runs[i];
+    rows.push_back({grouped(result.tier_blocks[i]), grouped(result.tier_blocks[i] * report.verified.replay.block_size),
+                    percent(share(result.tier_blocks[i], result.distinct_blocks)), percent(run.reuse_rate()),
+                    percent(share(run.tiers->reused_from_memory_tokens, run.prompt_tokens)),
+                    percent(share(run.tiers->reused_from_ram_tier_tokens, run.prompt_tokens)),
+                    grouped(run.tiers->fetches)});
+  }
+  text += aligned(rows);
+  if (result.without.rejected > 0) {
+    text += fmt::format("\n{} requests can never fit into the pool of blocks and are left out.\n",
+                        grouped(result.without.rejected));
+  }
+  return text + bad_lines_note(report);
+}
+
+std::string json(const TierSweepReport& report) {
+  const TierSweepResult& result = report.result;
+  Json document = json_head(report, report.verified.replay);
+  document["settings"]["pool_blocks"] = result.pool_blocks;
+  document["workload"]["distinct_blocks"] = result.distinct_blocks;
+  document["points"] = Json::array();
+  const auto add_point = [&document](std::size_t blocks, std::size_t bytes, const VerifiedResult& run) {
+    document["points"].push_back({{"tier_blocks", blocks},
+                                  {"tier_bytes", bytes},
+                                  {"reuse_rate", run.reuse_rate()},
+                                  {"reused_tokens", run.reused_tokens},
+                                  {"reused_from_tier_tokens", run.tiers ? run.tiers->reused_from_ram_tier_tokens : 0},
+                                  {"prompt_tokens", run.prompt_tokens},
+                                  {"fetches", run.tiers ? run.tiers->fetches : 0},
+                                  {"fetched_bytes", run.tiers ? run.tiers->fetched_bytes : 0},
+                                  {"spilled_bytes", run.tiers ? run.tiers->spilled_bytes : 0},
+                                  {"rejected", run.rejected}});
+  };
+  add_point(0, 0, result.without);
+  for (std::size_t i = 0; i < result.runs.size(); ++i) {
+    add_point(result.tier_blocks[i], result.tier_bytes[i], result.runs[i]);
+  }
+  return dumped(document);
+}
+
+std::string csv(const TierSweepReport& report) {
+  const TierSweepResult& result = report.result;
+  std::string text = "tier_blocks,reuse_rate,reused_tokens,reused_from_tier_tokens,prompt_tokens\n";
+  text += fmt::format("0,{:.6f},{},0,{}\n", result.without.reuse_rate(), result.without.reused_tokens,
+                      result.without.prompt_tokens);
+  for (std::size_t i = 0; i < result.runs.size(); ++i) {
+    const VerifiedResult& run = result.runs[i];
+    text += fmt::format("{},{:.6f},{},{},{}\n", result.tier_blocks[i], run.reuse_rate(), run.reused_tokens,
+                        run.tiers->reused_from_ram_tier_tokens, run.prompt_tokens);
+  }
+  return text;
+}
+
+std::string plot(const TierSweepReport& report) {
+  const TierSweepResult& result = report.result;
+  LinePlot::Curve reused{.name = "with the tier", .points = {}};
+  LinePlot::Curve without{.name = "without", .points = {}, .dashed = true};
+  for (std::size_t i = 0; i < result.runs.size(); ++i) {
+    const auto blocks = static_cast<double>(result.tier_blocks[i]);
+    reused.points.emplace_back(blocks, result.runs[i].reuse_rate());
+    without.points.emplace_back(blocks, result.without.reuse_rate());
+  }
+  return svg({.title = fmt::format("Reuse over a tier's size: {}", name_of_source(report)),
+              .x_label = fmt::format("room in the tier, blocks of {} tokens (pool of {} blocks)",
+                                     report.verified.replay.block_size, grouped(result.pool_blocks)),
+              .y_label = "reused tokens in % of all prompt tokens",
+              .curves = {reused, without}});
+}
+
 }  // namespace cairn::replay

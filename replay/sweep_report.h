@@ -32,6 +32,16 @@ struct SnapshotSweepReport : WorkloadSource {
 [[nodiscard]] std::string csv(const SnapshotSweepReport& report);
 [[nodiscard]] std::string plot(const SnapshotSweepReport& report);
 
+struct TierSweepReport : WorkloadSource {
+  VerifiedReplayOptions verified;
+  TierSweepResult result;
+};
+
+[[nodiscard]] std::string table(const TierSweepReport& report);
+[[nodiscard]] std::string json(const TierSweepReport& report);
+[[nodiscard]] std::string csv(const TierSweepReport& report);
+[[nodiscard]] std::string plot(const TierSweepReport& report);
+
 }  // namespace cairn::replay
 
 #endif  // CAIRN_REPLAY_SWEEP_REPORT_H_

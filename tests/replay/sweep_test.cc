@@ -200,4 +200,42 @@ TEST(SnapshotSweep, GrowsWithTheSlotsUpToTheUnboundedOne) {
 }
 
 }  // namespace
+TEST(TierSweep, ReusesMoreTheMoreRoomThereIsBehindThePool) {
+  const Workload workload = builtin_workload({.requests = 60});
+  TierSweepOptions options{.sizes = {PoolSize::parse("500"), PoolSize::parse("100%"), PoolSize::parse("5%")},
+                           .pool_blocks = 3'000,
+                           .jobs = 2,
+                           .verified = {.replay = {.block_size = 16}}};
+  options.distinct_blocks = count_distinct_blocks(workload, options.verified.replay);
+  const TierSweepResult result = sweep_tiers(workload, options);
+  ASSERT_EQ(result.tier_blocks.size(), 3U);
+  EXPECT_EQ(result.tier_blocks.front(), 500U);
+  EXPECT_EQ(result.tier_blocks.back(), options.distinct_blocks);
+  EXPECT_FALSE(result.without.tiers);
+  std::uint64_t before = result.without.reused_tokens;
+  for (std::size_t i = 0; i < result.runs.size(); ++i) {
+    VerifiedReplayOptions single = options.verified;
+    single.tiers = TierOptions{.ram_bytes = result.tier_bytes[i]};
+    EXPECT_EQ(result.runs[i].reused_tokens, replay_verified(workload, options.pool_blocks, single).reused_tokens);
+    EXPECT_GE(result.runs[i].reused_tokens, before);
+    before = result.runs[i].reused_tokens;
+  }
+  EXPECT_GT(before, result.without.reused_tokens);
+  TierSweepReport report;
+  report.builtin = BuiltinWorkloadOptions{};
+  report.verified = options.verified;
+  report.result = result;
+  EXPECT_THAT(table(report), HasSubstr("from the tier"));
+  EXPECT_EQ(Json::parse(json(report)).at("points").size(), 4U);
+  EXPECT_THAT(csv(report), StartsWith("tier_blocks,reuse_rate,"));
+  EXPECT_THAT(plot(report), HasSubstr("with the tier"));
+}
+
+TEST(TierSweep, TakesMultiplesOfThePoolWhereNoSizesAreGiven) {
+  const Workload workload = builtin_workload({.requests = 20});
+  TierSweepOptions options{.pool_blocks = 2'000, .verified = {.replay = {.block_size = 16}}};
+  options.distinct_blocks = 7'000;
+  EXPECT_EQ(sweep_tiers(workload, options).tier_blocks, (std::vector<std::size_t>{1'000, 2'000, 4'000, 7'000}));
+}
+
 }  // namespace cairn::replay

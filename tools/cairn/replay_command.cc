@@ -50,6 +50,8 @@ constexpr const char* kExamples = R"(Examples:
       the hit rate over the pool's size: would more memory help?
   cairn replay agents.jsonl.zst --trace-block-size 64 --sweep-snapshots
       what a hybrid model reuses, over the number of slots for its states
+  cairn replay agents.jsonl.zst --trace-block-size 64 --blocks 2% --sweep-tiers
+      how much room behind the pool is worth having
   cairn replay --engine verify --ram-tier-bytes 256M --spill-dir /tmp/spill --spill-bytes 4G
       what leaves memory goes to RAM and from there to files, and comes back
   zcat tokens.jsonl.gz | cairn replay - --json - | jq '.runs[].token_hit_rate'
@@ -110,9 +112,10 @@ void check_combinations(const CLI::App& command, const Arguments& arguments) {
   const auto given = [&command](const char* name) { return command.get_option(name)->count() > 0; };
   const auto value = [&command](const char* name) { return command.get_option(name)->results().front(); };
   const bool sweeps_snapshots = arguments.sweep.snapshots;
+  const bool verifies = arguments.verify || sweeps_snapshots || arguments.sweep.tiers;
   for (const char* name : {"--snapshots", "--snapshot-bytes", "--checkpoint-every", "--captures", "--snapshot-policy",
                            "--prefill-chunk"}) {
-    if (given(name) && !arguments.verify && !sweeps_snapshots) {
+    if (given(name) && !verifies) {
       throw CLI::ValidationError(
           name, fmt::format("{}: only the verifying engine has it; add --engine verify", value(name)));
     }
@@ -124,10 +127,10 @@ void check_combinations(const CLI::App& command, const Arguments& arguments) {
   for (const char* name : {"--jobs", "--csv", "--plot"}) {
     if (given(name) && !arguments.sweep.any()) {
       throw CLI::ValidationError(
-          name, fmt::format("{}: only a sweep has it; add --sweep or --sweep-snapshots", value(name)));
+          name, fmt::format("{}: only a sweep has it; add --sweep, --sweep-snapshots or --sweep-tiers", value(name)));
     }
   }
-  check_tier_combinations(command, arguments.tiers, arguments.verify);
+  check_tier_combinations(command, arguments.tiers, {.verify = arguments.verify, .sweep = arguments.sweep.tiers});
   check_snapshot_combinations(command, arguments.snapshots, arguments.engine.replay.block_size, sweeps_snapshots);
 }
 
@@ -176,6 +179,12 @@ void sweep(const CLI::App& command, const replay::Workload& workload, const repl
     return;
   }
   replay::VerifiedReplayOptions verified = verified_options(arguments);
+  if (arguments.sweep.tiers) {
+    verified.tiers.emplace().spill = arguments.tiers.tiers.spill;
+    sweep_tier_sizes(workload, source, arguments.sweep, {.blocks = arguments.engine.blocks, .verified = verified},
+                     arguments.json);
+    return;
+  }
   verified.snapshots = arguments.snapshots.complete();
   // Sizes change no count, and a sweep's largest pool has slots for all that is ever captured.
   if (command.get_option("--snapshot-bytes")->count() == 0) verified.snapshots->slot_bytes = kSweptSnapshotBytes;

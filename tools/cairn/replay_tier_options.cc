@@ -102,17 +102,18 @@ void add_tier_options(CLI::App& command, TierArguments& arguments) {
       ->group(kGroup);
 }
 
-void check_tier_combinations(const CLI::App& command, const TierArguments& arguments, bool verify) {
+void check_tier_combinations(const CLI::App& command, const TierArguments& arguments, const TierUse& use) {
   const auto given = [&command](const char* name) { return command.get_option(name)->count() > 0; };
   for (const char* name : {"--ram-tier-bytes", "--spill-dir", "--skip", "--stop-after"}) {
-    if (given(name) && !verify) {
+    if (given(name) && !use.verify) {
       throw CLI::ValidationError(name, "only the verifying engine has it; add --engine verify");
     }
   }
   for (const char* name : kOfTiers) {
-    if (given(name) && !arguments.given()) {
-      throw CLI::ValidationError(
-          name, "without a tier nothing is stored; add --ram-tier-bytes, or --spill-dir and --spill-bytes");
+    if (given(name) && !arguments.given() && !use.sweep) {
+      throw CLI::ValidationError(name,
+                                 "without a tier nothing is stored; add --ram-tier-bytes, or --spill-dir and "
+                                 "--spill-bytes, or --sweep-tiers");
     }
   }
 }

@@ -20,8 +20,12 @@ struct TierArguments {
 
 // `arguments` must live as long as the command.
 void add_tier_options(CLI::App& command, TierArguments& arguments);
+struct TierUse {
+  bool verify = false;  // --engine verify
+  bool sweep = false;   // --sweep-tiers
+};
 // What one option asks of another. Throws CLI::ValidationError.
-void check_tier_combinations(const CLI::App& command, const TierArguments& arguments, bool verify);
+void check_tier_combinations(const CLI::App& command, const TierArguments& arguments, const TierUse& use);
 
 }  // namespace cairn::tool
 

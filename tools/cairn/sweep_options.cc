@@ -85,6 +85,23 @@ void add_sweep_options(CLI::App& command, SweepArguments& arguments) {
                         ->excludes(command.get_option("--snapshots"))
                         ->excludes(blocks)
                         ->group(kGroup);
+  auto* tiers =
+      command
+          .add_flag("--sweep-tiers", arguments.tiers,
+                    "What is reused over the size of a tier in RAM behind a pool of --blocks instead, by the "
+                    "verifying engine; with --snapshots of a hybrid model")
+          ->excludes(engine)
+          ->excludes(blocks)
+          ->excludes(snapshots)
+          ->group(kGroup);
+  command
+      .add_option("--tier-sizes", arguments.tier_sizes,
+                  "Sizes of the tier, written as for --blocks (default: 0.5 to 32 times the pool)")
+      ->check(pool_size())
+      ->delimiter(',')
+      ->type_name("SIZE,...")
+      ->needs(tiers)
+      ->group(kGroup);
   command
       .add_option("--sizes", arguments.sizes,
                   "Sizes of the pool, written as for --blocks (default: 20 from 0.5% to 100%, evenly spaced on a "
@@ -153,7 +170,7 @@ void sweep_blocks(const replay::Workload& workload, const replay::WorkloadSource
 }
 
 void sweep_snapshot_slots(const replay::Workload& workload, const replay::WorkloadSource& source,
-                          const SweepArguments& arguments, const SnapshotSweepSettings& settings,
+                          const SweepArguments& arguments, const VerifiedSweepSettings& settings,
                           const std::string& json) {
   replay::SnapshotSweepReport report;
   static_cast<replay::WorkloadSource&>(report) = source;
@@ -174,6 +191,27 @@ void sweep_snapshot_slots(const replay::Workload& workload, const replay::Worklo
     ProgressMeter progress(workload.size() * (replays + 1), "replayed", "requests");
     options.verified.replay.on_request_done = [&progress] { progress.add_one(); };
     report.result = replay::sweep_snapshots(workload, options);
+  }
+  write(report, arguments, json);
+}
+
+void sweep_tier_sizes(const replay::Workload& workload, const replay::WorkloadSource& source,
+                      const SweepArguments& arguments, const VerifiedSweepSettings& settings,
+                      const std::string& json) {
+  replay::TierSweepReport report;
+  static_cast<replay::WorkloadSource&>(report) = source;
+  report.verified = settings.verified;
+  replay::TierSweepOptions options{.jobs = jobs_of(arguments), .verified = settings.verified};
+  for (const std::string& size : arguments.tier_sizes) options.sizes.push_back(replay::PoolSize::parse(size));
+  options.distinct_blocks = replay::count_distinct_blocks(workload, settings.verified.replay);
+  options.pool_blocks =
+      replay::PoolSize::parse(settings.blocks).blocks(settings.verified.replay.block_size, options.distinct_blocks);
+  {
+    const std::size_t sizes =
+        options.sizes.empty() ? replay::TierSweepOptions::kDefaultMultiples.size() : options.sizes.size();
+    ProgressMeter progress(workload.size() * (sizes + 1), "replayed", "requests");
+    options.verified.replay.on_request_done = [&progress] { progress.add_one(); };
+    report.result = replay::sweep_tiers(workload, options);
   }
   write(report, arguments, json);
 }
