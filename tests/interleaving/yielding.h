@@ -44,6 +44,14 @@ class Atomic {
     before_access();
     return set(value_ - value);
   }
+  T fetch_or(T value, std::memory_order = std::memory_order_seq_cst) noexcept {
+    before_access();
+    return set(value_ | value);
+  }
+  T fetch_and(T value, std::memory_order = std::memory_order_seq_cst) noexcept {
+    before_access();
+    return set(value_ & value);
+  }
   bool compare_exchange_strong(T& expected, T desired, std::memory_order = std::memory_order_seq_cst,
                                std::memory_order = std::memory_order_seq_cst) noexcept {
     before_access();

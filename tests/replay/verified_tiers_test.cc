@@ -199,7 +199,7 @@ std::size_t tight_pool(const Workload& workload) {
   return most + most / 4;
 }
 
-constexpr SnapshotOptions kFewSlots{.slots = 6, .slot_bytes = 200, .checkpoint_every_tokens = 4 * kLongBlock};
+const SnapshotOptions kFewSlots{.slots = 6, .slot_bytes = 200, .checkpoint_every_tokens = 4 * kLongBlock};
 
 TEST_F(VerifiedTiers, TiersThatHoldEverythingReuseWhatAnUnlimitedPoolWould) {
   const Workload workload = generated(80);
