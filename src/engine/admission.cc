@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <limits>
 #include <string>
+#include <tuple>
 #include <utility>
 
 #include "base/refuse.h"
@@ -88,7 +89,10 @@ Admission ManagerCore::admit(const Request& request) {
   if (request.no_publish) names.publish_limit = 0;
   if (takes_priorities()) {
     names.priorities.assign(request.priorities.begin(), request.priorities.end());
-    std::ranges::stable_sort(names.priorities, {}, &PrioritySpan::priority);  // the highest marks a block last
+    // A later mark of a block replaces an earlier one: the highest comes last, of equal ones the one kept longest.
+    std::ranges::sort(names.priorities, [](const PrioritySpan& a, const PrioritySpan& b) {
+      return std::tie(a.priority, a.keep_for) < std::tie(b.priority, b.keep_for);
+    });
   }
   const AdapterView adapter = adapter_of(request);
   if (!adapter.is_base()) names.adapter = adapters_.use(adapter).value();  // 2^64 ids are not used up

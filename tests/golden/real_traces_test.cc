@@ -337,7 +337,7 @@ TEST(RealTraces, TheCausesOfTheConversationTrace) {
                  .evicted = 25'443'840,
                  .unseen = 87'500'288,
                  .too_short = 3'230'431,
-                 .requests = {2027, 0, 2311, 0, 0, 6403, 1290}});
+                 .requests = {2027, 0, 0, 2311, 0, 0, 0, 6403, 1290}});
 }
 
 TEST(RealTraces, TheCausesOfTheSyntheticTrace) {
@@ -347,7 +347,7 @@ TEST(RealTraces, TheCausesOfTheSyntheticTrace) {
                  .evicted = 30'448'640,
                  .unseen = 20'555'776,
                  .too_short = 835'972,
-                 .requests = {371, 1107, 1328, 0, 0, 52, 1135}});
+                 .requests = {371, 1107, 0, 1328, 0, 0, 0, 52, 1135}});
 }
 
 TEST(RealTraces, TheCausesOfTheAgentTrace) {
@@ -357,7 +357,7 @@ TEST(RealTraces, TheCausesOfTheAgentTrace) {
                  .evicted = 78'704'704,
                  .unseen = 8'422'272,
                  .too_short = 74'471,
-                 .requests = {0, 0, 934, 0, 0, 81, 1334}});
+                 .requests = {0, 0, 0, 934, 0, 0, 0, 81, 1334}});
 }
 
 // ---- Through leases, every byte checked ----

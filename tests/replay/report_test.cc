@@ -63,7 +63,7 @@ TEST(Report, JsonHasEveryNumberAndTheSettings) {
   EXPECT_EQ(document.at("schema_version"), 1);
   EXPECT_EQ(document.at("settings"), Json::parse(R"({"workload": "trace", "trace": "some/trace.jsonl",
       "format": "blocks", "trace_block_size": 64, "ids": "plain", "skip_bad_lines": false, "requests": 3,
-      "block_size": 32, "blocks": "12.5%", "concurrency": 4, "service_rate": null, "engine": "index"})"));
+      "block_size": 32, "blocks": "12.5%", "concurrency": 4, "service_rate": null, "engine": "index", "policy": "lru"})"));
   EXPECT_EQ(document.at("workload"), Json::parse(R"({"requests": 3, "prompt_tokens": 2000000, "output_tokens": 10,
       "distinct_blocks": 8000})"));
   EXPECT_EQ(document.at("bad_lines"), 7);
@@ -104,7 +104,7 @@ TEST(Report, JsonOfTheBuiltinWorkloadNamesItsSeed) {
   report.options.replay.service_rate = 12.5;
   const Json document = Json::parse(json(report));
   EXPECT_EQ(document.at("settings"), Json::parse(R"({"workload": "built-in", "seed": 42, "requests": 3,
-      "block_size": 32, "blocks": "12.5%", "concurrency": null, "service_rate": 12.5, "engine": "index"})"));
+      "block_size": 32, "blocks": "12.5%", "concurrency": null, "service_rate": 12.5, "engine": "index", "policy": "lru"})"));
   EXPECT_FALSE(document.contains("bad_lines"));
 }
 
