@@ -168,6 +168,7 @@ PrefixPin ManagerCore::pin_prefix(const Request& request) {
       if (token) names.media.push_back(*token);
       return token;
     });
+    names.epoch = tree_.epoch(names.adapter);
     const PrefixPin pin = tree_.pin_prefix(tokens, names.adapter);
     if (pin.id == 0) {
       drop(names);
@@ -191,14 +192,30 @@ bool ManagerCore::unpin_prefix(std::uint64_t id) {
   PinnedNames names;
   {
     const MutexLock lock(pins_mutex_);
-    const auto pin = pins_.find(id);
-    if (pin == pins_.end()) return false;
-    names = std::move(pin->second);
-    pins_.erase(pin);
+    if (const auto pin = pins_.find(id); pin != pins_.end()) {
+      names = std::move(pin->second);
+      pins_.erase(pin);
+    }
   }
   const bool pinned = tree_.unpin_prefix(id);  // else it was cleared
   drop(names);
   return pinned;
+}
+
+// A pin that was made while a clear ran may lose its names here and stay: its blocks are pinned all the same.
+void ManagerCore::drop_cleared_pins() noexcept {
+  while (true) {
+    PinnedNames names;
+    {
+      const MutexLock lock(pins_mutex_);
+      const auto cleared = std::ranges::find_if(
+          pins_, [this](const auto& pin) { return pin.second.epoch != tree_.epoch(pin.second.adapter); });
+      if (cleared == pins_.end()) return;
+      names = std::move(cleared->second);
+      pins_.erase(cleared);
+    }
+    drop(names);
+  }
 }
 
 void ManagerCore::drop(const PinnedNames& names) noexcept {

@@ -187,6 +187,7 @@ ClearReport ManagerCore::clear() {
   ClearReport report{.adapters = 1 + adapters_.size()};
   eras_.prepare_close();
   give_back(clear_index(std::nullopt), report);
+  drop_cleared_pins();
   return report;
 }
 
@@ -202,6 +203,7 @@ ClearReport ManagerCore::clear(std::string_view adapter) {
     eras_.prepare_close();
     give_back(clear_index(id), report);
   }
+  drop_cleared_pins();
   // Also under names that have been forgotten here: they are in the records, and would be known after a restart.
   if (has_store()) spiller_->erase_adapter(adapter);
   return report;

@@ -138,8 +138,11 @@ class ManagerCore : public std::enable_shared_from_this<ManagerCore> {
   struct PinnedNames {
     AdapterId adapter = 0;
     std::vector<TokenId> media;
+    std::uint64_t epoch = 0;  // of the adapter, from before it was pinned
   };
   void drop(const PinnedNames& names) noexcept;
+  // The names of pins that a clear has ended.
+  void drop_cleared_pins() noexcept;
 
   static void take_up(Parkable* parked) noexcept;
   [[nodiscard]] Cleared clear_index(std::optional<AdapterId> id);  // none: all

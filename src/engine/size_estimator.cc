@@ -149,7 +149,11 @@ void SizeEstimator::publish(Chain& chain, const Published& what, std::vector<Blo
   for (auto mark = marks.rbegin(); mark != marks.rend(); ++mark) {
     const bool is_in = is_sampled(mark->hash);
     try {
-      if (is_in || mark->is_kept) hashes_[mark->block] = mark->hash;
+      if (is_in || mark->is_kept) {
+        hashes_[mark->block] = mark->hash;
+      } else {
+        hashes_.erase(mark->block);  // of a block that a clear took while it was published
+      }
     } catch (const std::bad_alloc&) {
       continue;
     }

@@ -1,5 +1,6 @@
 #include "engine/use_stack.h"
 
+#include <new>
 #include <numeric>
 
 namespace cairn {
@@ -30,7 +31,12 @@ void UseStack::add(Value hash) noexcept {
   const Id id = free_.back();
   free_.pop_back();
   entries_[id].hash = hash;
-  index_.insert(id);
+  try {
+    index_.insert(id);  // a table that has been erased from a lot may rehash in spite of its room
+  } catch (const std::bad_alloc&) {
+    free_.push_back(id);
+    return;
+  }
   put_on_top(id, 0);
   settle();
 }

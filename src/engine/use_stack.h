@@ -12,7 +12,7 @@
 
 namespace cairn {
 
-// All memory is taken at the construction, about 26 bytes for each hash that it can hold. Not thread-safe.
+// Memory is taken at the construction, about 26 bytes for each hash that it can hold. Not thread-safe.
 class UseStack {
  public:
   static constexpr std::size_t kSegments = 4;
@@ -33,7 +33,7 @@ class UseStack {
   [[nodiscard]] std::size_t segment_of(Id id) const noexcept { return segments_of_[id]; }
   // To the top.
   void raise(Id id) noexcept;
-  // One that is not there, on top.
+  // One that is not there, on top; without memory for that it is left out.
   void add(Value hash) noexcept;
   [[nodiscard]] std::size_t size() const noexcept { return index_.size(); }
   [[nodiscard]] std::size_t memory_bytes() const noexcept;

@@ -427,7 +427,6 @@ bool SnapshotTable::add_spilled(Position at, const StoredSnapshot& stored, Stamp
   snapshot.tokens = boundary_tokens(at) + stored.tokens.size();
   snapshot.session = stored.session_hash;
   snapshot.stamp = now;
-  snapshot.use_number = uses_ + 1;
   snapshot.place_hash = place_key(at, stored.adapter_id, stored.tokens).hash;
   snapshot.kind = stored.kind;
   snapshot.live = true;
@@ -440,7 +439,7 @@ bool SnapshotTable::add_spilled(Position at, const StoredSnapshot& stored, Stamp
   trie_.add_anchor_at(at);
   hold_edge(at);
   const Gate::Closed closed(gate_);
-  ++uses_;
+  snapshot.use_number = ++uses_;  // readers count, too
   const Index index = first_free_;
   first_free_ = snapshots_[index].next_free;
   snapshots_[index] = std::move(snapshot);

@@ -24,7 +24,10 @@ class LfuPolicy final : public BlockPolicy {
   void reserve(std::size_t ends, EdgeId id_limit) override { heap_.reserve(ends, id_limit); }
   void prepare_evict(std::size_t) override {
     // The oldest half: blocks that nobody used since count as used when the other half began.
-    if (ages_.size() >= kAgesMax) ages_.erase(ages_.begin(), ages_.begin() + kAgesMax / 2);
+    if (ages_.size() >= kAgesMax) {
+      forgotten_ = ages_[kAgesMax / 2 - 1].age;
+      ages_.erase(ages_.begin(), ages_.begin() + kAgesMax / 2);
+    }
     make_room(ages_, 1);
   }
 
@@ -66,7 +69,7 @@ class LfuPolicy final : public BlockPolicy {
   }
   [[nodiscard]] std::uint64_t age_at(Stamp stamp) const {
     const auto later = std::ranges::lower_bound(ages_, stamp, {}, &Age::after);  // the first that did not hold yet
-    return later == ages_.begin() ? 0 : std::prev(later)->age;
+    return later == ages_.begin() ? forgotten_ : std::prev(later)->age;
   }
   // The insert that cached it is a use beside the lookups.
   [[nodiscard]] EndHeap::Rank rank_of(const BlockEnd& end) const {
@@ -76,7 +79,8 @@ class LfuPolicy final : public BlockPolicy {
   EndHeap heap_;
   EndHeap::Rank popped_;
   Stamp now_ = 0;
-  std::vector<Age> ages_;  // both growing
+  std::vector<Age> ages_;        // both growing
+  std::uint64_t forgotten_ = 0;  // the age before those
 };
 
 }  // namespace cairn

@@ -103,6 +103,24 @@ TEST_F(Retention, AClearTakesPinnedBlocksToo) {
   EXPECT_EQ(used_blocks(), 0U);
 }
 
+TEST_F(Retention, AClearForgetsWhomPinsWereFor) {
+  start_with({.pinned_blocks_max = 2, .adapters_max = 0});
+  const Tokens prompt = tokens("ssss x");
+  const Tokens system = tokens("ssss");
+  for (StepId step = 1; step <= 3; ++step) {
+    const Request request{.tokens = prompt, .adapter = "poet", .adapter_generation = step};
+    Admission admission = manager().admit(request);
+    admission.lease->writes(1000 + step, 0, prompt.size());
+    manager().step_done(1000 + step);
+    admission.lease->finish();
+    const PrefixPin pin = manager().pin_prefix({.tokens = system, .adapter = "poet", .adapter_generation = step});
+    ASSERT_EQ(pin.outcome, Outcome::kPinned);
+    EXPECT_EQ(manager().clear("poet").adapters, 1U) << "of this generation alone";
+    EXPECT_EQ(manager().clear("poet").adapters, 0U);
+    EXPECT_FALSE(manager().unpin_prefix(pin.id));
+  }
+}
+
 TEST_F(Retention, AManagerGivesPinnedBlocksBackAtItsEnd) {
   start_with({.pinned_blocks_max = 2});
   serve("ssss aaaa");
