@@ -202,14 +202,14 @@ TEST(SnapshotSweep, GrowsWithTheSlotsUpToTheUnboundedOne) {
 }  // namespace
 TEST(TierSweep, ReusesMoreTheMoreRoomThereIsBehindThePool) {
   const Workload workload = builtin_workload({.requests = 60});
-  TierSweepOptions options{.sizes = {PoolSize::parse("500"), PoolSize::parse("100%"), PoolSize::parse("5%")},
+  TierSweepOptions options{.sizes = {PoolSize::parse("200"), PoolSize::parse("100%"), PoolSize::parse("5%")},
                            .pool_blocks = 3'000,
                            .jobs = 2,
                            .verified = {.replay = {.block_size = 16}}};
   options.distinct_blocks = count_distinct_blocks(workload, options.verified.replay);
   const TierSweepResult result = sweep_tiers(workload, options);
   ASSERT_EQ(result.tier_blocks.size(), 3U);
-  EXPECT_EQ(result.tier_blocks.front(), 500U);
+  EXPECT_EQ(result.tier_blocks.front(), 200U);
   EXPECT_EQ(result.tier_blocks.back(), options.distinct_blocks);
   EXPECT_FALSE(result.without.tiers);
   std::uint64_t before = result.without.reused_tokens;
