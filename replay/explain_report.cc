@@ -178,7 +178,7 @@ void put_into_words(const Workload& workload, const Key& key, const Explanation&
   switch (key.first) {
     case Kind::kStateNever:
       return say(
-          name_of(MissCause::kStateMissing), "their KV was there, but no state was ever kept that deep",
+          name_of(MissCause::kStateMissing), "their KV was there, but no state is known to have been kept that deep",
           "Keep states where prompts part: checkpoints (`--checkpoint-every`), if branch points are not enough.");
     case Kind::kStateEvicted:
       return say(name_of(MissCause::kStateMissing), "their KV was there, but the state at its end was evicted",
