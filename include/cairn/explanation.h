@@ -71,8 +71,8 @@ struct LeaseExplanation {
   std::uint64_t evicted_for_admission = 0;   // the one that needed the room; equal to `admission` if it was this one
   std::uint64_t evicted_admissions_ago = 0;  // before this one
   std::chrono::milliseconds evicted_ago{0};  // before the call
-  // Some that left before the admission are no longer remembered (CacheManagerOptions::evictions_remembered_max): what
-  // is said to be different or never seen may have been evicted.
+  // Some that left before the admission are not remembered, or not any more (evictions_remembered_max of
+  // CacheManagerOptions): what is said to be different or never seen may have been evicted.
   bool evictions_forgotten = false;
 
   // kOtherAdapter, kOtherTenant: so many tokens from the prompt's start on. The names stay empty for kOtherTenant.
@@ -95,7 +95,7 @@ struct LeaseExplanation {
   // What was missing is there now: this request or another one has published it since.
   bool published_since = false;
 
-  // In words, one sentence or two: "96 of 500 tokens reused: the next 128 were evicted 3.2 s ago, ...".
+  // In words, one sentence or two: "96 of 500 tokens reused: the next 128 tokens were evicted 3 seconds ago ...".
   [[nodiscard]] std::string describe() const;
 };
 

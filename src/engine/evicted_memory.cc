@@ -1,5 +1,6 @@
 #include "engine/evicted_memory.h"
 
+#include <algorithm>
 #include <new>
 
 namespace cairn {
@@ -17,7 +18,14 @@ Fingerprint fingerprint_after(Fingerprint before, std::span<const TokenId> token
 EvictedMemory::EvictedMemory(const Limits& limits)
     : remembered_max_(limits.remembered_max),
       blocks_now_(limits.remembered_max > 0 ? limits.blocks : 0),
-      slots_now_(limits.remembered_max > 0 ? limits.slots : 0) {}
+      slots_now_(limits.remembered_max > 0 ? limits.slots : 0) {
+  const std::size_t reserved = std::min(remembered_max_, kReservedMax);
+  if (limits.blocks > 0) {
+    blocks_.entries.reserve(reserved);
+    newest_.reserve(reserved);
+  }
+  if (limits.slots > 0) snapshots_.entries.reserve(reserved);
+}
 
 void EvictedMemory::set_block(BlockId block, Fingerprint fingerprint) noexcept {
   if (block < blocks_now_.size()) blocks_now_[block].store(fingerprint, std::memory_order_relaxed);
@@ -28,12 +36,17 @@ Fingerprint EvictedMemory::of_block(BlockId block) const noexcept {
 }
 
 void EvictedMemory::set_snapshot(SnapshotId slot, const SnapshotPlace& place) noexcept {
+  if (!is_on()) return;
   const MutexLock lock(mutex_);
   if (slot < slots_now_.size()) slots_now_[slot] = place;
 }
 
 void EvictedMemory::blocks_left(std::span<const BlockId> blocks, std::uint64_t admission) noexcept {
-  if (!is_on() || blocks.empty()) return;
+  if (blocks.empty()) return;
+  if (!is_on()) {
+    blocks_left_.fetch_add(blocks.size(), std::memory_order_relaxed);
+    return;
+  }
   const Eviction eviction{.admission = admission, .when = Clock::now()};
   const MutexLock lock(mutex_);
   try {
@@ -63,7 +76,10 @@ void EvictedMemory::add_block(Fingerprint fingerprint, const Eviction& eviction)
 }
 
 void EvictedMemory::snapshot_left(SnapshotId slot, How how, std::uint64_t admission) noexcept {
-  if (!is_on()) return;
+  if (!is_on()) {
+    snapshots_left_.fetch_add(1, std::memory_order_relaxed);
+    return;
+  }
   const Eviction eviction{.admission = admission, .when = Clock::now(), .how = how};
   const MutexLock lock(mutex_);
   if (slot >= slots_now_.size() || slots_now_[slot].fingerprint == 0) return;
@@ -94,8 +110,27 @@ std::optional<EvictedMemory::Eviction> EvictedMemory::find_block(Fingerprint fin
 }
 
 bool EvictedMemory::has_forgotten_blocks(const Moment& moment) const noexcept {
+  if (!is_on()) return moment.blocks > 0;
   const MutexLock lock(mutex_);
   return moment.blocks > 0 && blocks_.left > blocks_.entries.size();
+}
+
+bool EvictedMemory::has_forgotten_snapshots(const Moment& moment) const noexcept {
+  if (!is_on()) return moment.snapshots > 0;
+  const MutexLock lock(mutex_);
+  return moment.snapshots > 0 && snapshots_.left > snapshots_.entries.size();
+}
+
+std::size_t EvictedMemory::copy_snapshots(std::uint64_t& before, std::span<Snapshot> piece) const {
+  const MutexLock lock(mutex_);
+  const std::uint64_t oldest = snapshots_.left - snapshots_.entries.size();
+  before = std::min(before, snapshots_.left);
+  std::size_t count = 0;
+  for (; count < piece.size() && before > oldest; ++count) {
+    --before;
+    piece[count] = snapshots_.entries[before % remembered_max_];
+  }
+  return count;
 }
 
 std::size_t EvictedMemory::remembered() const {

@@ -2,6 +2,7 @@
 #ifndef CAIRN_ENGINE_EVICTED_MEMORY_H_
 #define CAIRN_ENGINE_EVICTED_MEMORY_H_
 
+#include <array>
 #include <atomic>
 #include <chrono>
 #include <cstddef>
@@ -32,7 +33,7 @@ class EvictedMemory {
  public:
   using Clock = std::chrono::steady_clock;
 
-  // Nothing is remembered, and no memory taken, if `remembered_max` is 0.
+  // If `remembered_max` is 0 nothing is remembered, and no memory taken: what leaves is counted only.
   struct Limits {
     std::size_t blocks = 0;  // of the pool
     std::size_t slots = 0;   // the same
@@ -80,15 +81,17 @@ class EvictedMemory {
   [[nodiscard]] std::optional<Eviction> find_block(Fingerprint fingerprint, const Moment& moment) const;
   // Whether some have left before `moment` that are forgotten.
   [[nodiscard]] bool has_forgotten_blocks(const Moment& moment) const noexcept;
-  // visit(place, eviction) for each snapshot that left before `moment`, the last one first. Under the lock.
+  [[nodiscard]] bool has_forgotten_snapshots(const Moment& moment) const noexcept;
+  // visit(place, eviction) for each snapshot that left before `moment`, the last one first. They are copied a piece at
+  // a time: an eviction waits for one piece at most, never for `visit`. What is forgotten meanwhile is not visited.
   template <class Visit>
   void for_each_snapshot(const Moment& moment, Visit visit) const {
-    const MutexLock lock(mutex_);
-    for (std::size_t i = 0; i < snapshots_.entries.size(); ++i) {
-      const std::uint64_t number = snapshots_.left - 1 - i;
-      if (number >= moment.snapshots) continue;
-      const Snapshot& snapshot = snapshots_.entries[number % remembered_max_];
-      visit(snapshot.place, snapshot.eviction);
+    std::array<Snapshot, 64> piece{};
+    std::uint64_t before = moment.snapshots;
+    for (;;) {
+      const std::size_t count = copy_snapshots(before, piece);
+      for (const Snapshot& snapshot : std::span(piece).first(count)) visit(snapshot.place, snapshot.eviction);
+      if (count < piece.size()) return;
     }
   }
 
@@ -109,6 +112,8 @@ class EvictedMemory {
     Eviction eviction;
   };
   // Numbered in the order in which they left; number n lies at n modulo remembered_max_.
+  // Their room is taken at once as far as it is for no more than that: growing copies all, inside an admission.
+  static constexpr std::size_t kReservedMax = std::size_t{1} << 20;
   template <class Entry>
   struct Ring {
     std::vector<Entry> entries;
@@ -126,6 +131,9 @@ class EvictedMemory {
   };
 
   void add_block(Fingerprint fingerprint, const Eviction& eviction) CAIRN_REQUIRES(mutex_);
+  // Those that left before number `before`, the last one first, as many as fit. How many; `before` is that of the
+  // last.
+  std::size_t copy_snapshots(std::uint64_t& before, std::span<Snapshot> piece) const;
 
   const std::size_t remembered_max_;
   std::vector<std::atomic<Fingerprint>> blocks_now_;

@@ -14,7 +14,7 @@
 namespace cairn {
 namespace {
 
-constexpr std::size_t kProbesMax = 64;      // of other adapters
+constexpr std::size_t kProbesMax = 64;      // of other adapters of the tenant, and of other tenants
 constexpr std::size_t kEqualAgainMin = 32;  // tokens, together
 // Prompts of one model all begin with a token or two of its template: that alone makes no two of them alike.
 constexpr std::size_t kAlikeMin = 8;
@@ -62,7 +62,9 @@ LeaseExplanation Lease::Body::explain() const {
     const std::size_t matched = std::max(noted_.matched_tokens, what.reused_tokens);
     what.matched_tokens = std::min(matched, what.prompt_tokens) / block_size * block_size;
   }
-  what.evictions_forgotten = core_->evicted_memory().has_forgotten_blocks(noted_.moment);
+  const EvictedMemory& memory = core_->evicted_memory();
+  what.evictions_forgotten =
+      core.has_blocks() ? memory.has_forgotten_blocks(noted_.moment) : memory.has_forgotten_snapshots(noted_.moment);
 
   const std::vector<TokenId> prompt = prompt_so_far();
   if (core_->tree().epoch(names_.adapter) != handle_.epoch() || prompt.size() < what.prompt_tokens) {
@@ -189,40 +191,40 @@ bool Lease::Body::explain_evicted(std::span<const TokenId> prompt, LeaseExplanat
 }
 
 bool Lease::Body::explain_other(std::span<const TokenId> prompt, LeaseExplanation& what) const {
-  struct Other {
-    AdapterId id = 0;
-    bool same_tenant = false;
-  };
   AdapterTable& adapters = core_->adapters();
   const bool across_tenants = core_->options().explain_across_tenants;
   const std::optional<AdapterName> own = names_.adapter == 0 ? std::nullopt : adapters.name_of(names_.adapter);
   const std::string salt(own ? own->view().salt : std::string_view());
-  std::vector<Other> others;
-  if (names_.adapter != 0 && (salt.empty() || across_tenants)) others.push_back({0, salt.empty()});
+  std::vector<AdapterId> of_tenant;
+  std::vector<AdapterId> of_others;
+  if (names_.adapter != 0 && (salt.empty() || across_tenants)) (salt.empty() ? of_tenant : of_others).push_back(0);
   adapters.for_each([&](const AdapterView& view, AdapterId id) {
     const bool same_tenant = view.salt == salt;
-    if (id != names_.adapter && (same_tenant || across_tenants)) others.push_back({id, same_tenant});
+    if (id != names_.adapter && (same_tenant || across_tenants)) (same_tenant ? of_tenant : of_others).push_back(id);
   });
-  if (others.size() > kProbesMax) {
-    // Those in use come first, those that went out of use last at the end.
-    std::move(others.end() - kProbesMax / 2, others.end(), others.begin() + kProbesMax / 2);
-    others.resize(kProbesMax);
-  }
-  const Other* best = nullptr;
   std::size_t most = what.matched_tokens;
-  std::ranges::partition(others, &Other::same_tenant);
-  for (const Other& other : others) {
-    if (best != nullptr && best->same_tenant != other.same_tenant) break;
-    const std::size_t matched = core_->tree().peek_matched_tokens(prompt, core_->block_size(), other.id);
-    if (matched <= most) continue;
-    most = matched;
-    best = &other;
-  }
-  if (best == nullptr) return false;
-  what.reason = best->same_tenant ? MissReason::kOtherAdapter : MissReason::kOtherTenant;
+  std::optional<AdapterId> best;
+  const auto probe = [&](std::vector<AdapterId>& ids) {
+    if (ids.size() > kProbesMax) {
+      // Those in use come first, those that went out of use last at the end.
+      std::move(ids.end() - kProbesMax / 2, ids.end(), ids.begin() + kProbesMax / 2);
+      ids.resize(kProbesMax);
+    }
+    for (const AdapterId id : ids) {
+      const std::size_t matched = core_->tree().peek_matched_tokens(prompt, core_->block_size(), id);
+      if (matched <= most) continue;
+      most = matched;
+      best = id;
+    }
+  };
+  probe(of_tenant);
+  const bool same_tenant = best.has_value();
+  if (!same_tenant) probe(of_others);
+  if (!best) return false;
+  what.reason = same_tenant ? MissReason::kOtherAdapter : MissReason::kOtherTenant;
   what.other_tokens = most;
-  if (!best->same_tenant || best->id == 0) return true;
-  if (const std::optional<AdapterName> name = adapters.name_of(best->id)) {
+  if (!same_tenant || *best == 0) return true;
+  if (const std::optional<AdapterName> name = adapters.name_of(*best)) {
     what.other_adapter = name->view().adapter;
     what.other_generation = name->view().generation;
   }
@@ -307,18 +309,23 @@ std::string eviction_text(const LeaseExplanation& what) {
 }
 
 std::string state_text(const LeaseExplanation& what) {
-  const std::string text = "the KV of " + count(what.matched_tokens, "token") + " was there, but no state beyond; ";
+  // A state is missing where no KV was only for purely recurrent models, which have none.
+  const bool has_kv = what.matched_tokens > 0;
+  const std::string text =
+      has_kv ? "the KV of " + count(what.matched_tokens, "token") + " was there, but no state beyond; "
+             : std::string();
+  const std::string the_one =
+      text + (has_kv ? "the one" : "the state") + " at token " + std::to_string(what.state_tokens);
   switch (what.state) {
     case StateLoss::kNone:
     case StateLoss::kNeverTaken:
-      return text + "none is known to have been kept there";
+      return text + (has_kv ? "none" : "no state") + " is known to have been kept there";
     case StateLoss::kEvicted:
-      return text + "the one at token " + std::to_string(what.state_tokens) + " was evicted " + eviction_text(what);
+      return the_one + " was evicted " + eviction_text(what);
     case StateLoss::kReplaced:
-      return text + "the one at token " + std::to_string(what.state_tokens) +
-             " made room for a later one of its session " + eviction_text(what);
+      return the_one + " made room for a later one of its session " + eviction_text(what);
     case StateLoss::kStored:
-      return text + "the one at token " + std::to_string(what.state_tokens) + " is in the store, and was not fetched";
+      return the_one + " is in the store, and was not fetched";
   }
   std::abort();
 }

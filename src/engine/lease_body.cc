@@ -370,12 +370,20 @@ void Lease::Body::note_fingerprints(std::span<const BlockId> blocks, std::size_t
   }
 }
 
-// Of a snapshot that is about to be published: after whole blocks, then the tokens beyond.
 void Lease::Body::note_fingerprint(const Capture& capture) noexcept {
+  const bool is_tail = capture.kind == CaptureKind::kTail;
+  const bool is_session_s = is_tail || capture.kind == CaptureKind::kTailSibling;
+  note_snapshot(capture.slot,
+                {.tokens = capture.tokens, .session = is_session_s ? names_.session : 0, .is_tail = is_tail});
+}
+
+// Of a snapshot that is about to be published, at `place`, whose fingerprint is to be taken: after whole blocks, then
+// the tokens beyond.
+void Lease::Body::note_snapshot(SnapshotId slot, const EvictedMemory::SnapshotPlace& place) noexcept {
   EvictedMemory& memory = core_->evicted_memory();
   if (!memory.is_on()) return;
   const std::size_t block_size = core_->block_size();
-  const std::size_t whole = capture.tokens / block_size;
+  const std::size_t whole = place.tokens / block_size;
   std::size_t known = core_->has_blocks() ? std::min(published() / block_size, whole) : 0;
   Fingerprint fingerprint = fingerprint_at(known);
   if (fingerprint == 0) {
@@ -386,13 +394,9 @@ void Lease::Body::note_fingerprint(const Capture& capture) noexcept {
   for (; known < whole; ++known) {
     fingerprint = fingerprint_after(fingerprint, tokens.subspan(known * block_size, block_size));
   }
-  fingerprint = fingerprint_after(fingerprint, tokens.subspan(whole * block_size, capture.tokens % block_size));
-  const bool is_tail = capture.kind == CaptureKind::kTail;
-  const bool is_session_s = is_tail || capture.kind == CaptureKind::kTailSibling;
-  memory.set_snapshot(capture.slot, {.fingerprint = fingerprint,
-                                     .tokens = capture.tokens,
-                                     .session = is_session_s ? names_.session : 0,
-                                     .is_tail = is_tail});
+  fingerprint = fingerprint_after(fingerprint, tokens.subspan(whole * block_size, place.tokens % block_size));
+  memory.set_snapshot(
+      slot, {.fingerprint = fingerprint, .tokens = place.tokens, .session = place.session, .is_tail = place.is_tail});
 }
 
 // Marks what the request said of the blocks that are published, from the one at token `from` on. Without memory for it
@@ -571,7 +575,6 @@ void Lease::Body::publish_capture(const Capture& capture) {
   }
   (kept ? core_->counts().captures_published : core_->counts().captures_abandoned).add(1);
   if (kept) core_->snapshot_kinds().published(origin_of(capture.kind));
-  if (!kept) core_->evicted_memory().set_snapshot(capture.slot, {});
 }
 
 // It is not published, and its slot goes back.

@@ -211,6 +211,8 @@ class Lease::Body final : public Parkable {
   [[nodiscard]] Fingerprint fingerprint_at(std::size_t blocks) const;
   void note_fingerprints(std::span<const BlockId> blocks, std::size_t from) noexcept;
   void note_fingerprint(const Capture& capture) noexcept;
+  void note_loaded(const Loading& loading) noexcept;
+  void note_snapshot(SnapshotId slot, const EvictedMemory::SnapshotPlace& place) noexcept;
 
   // ---- Explaining (explain.cc) ----
   [[nodiscard]] std::vector<TokenId> prompt_so_far() const;

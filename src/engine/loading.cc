@@ -216,12 +216,27 @@ void Lease::Body::publish_loaded() noexcept {
   }
 }
 
+// Of the state that was fetched, and is about to be promoted.
+void Lease::Body::note_loaded(const Loading& loading) noexcept {
+  if (!core_->evicted_memory().is_on()) return;
+  try {
+    const auto snapshot = core_->tree().spilled_snapshot(*loading.snapshot_key);
+    if (!snapshot) return;
+    note_snapshot(loading.slot, {.tokens = loading.tokens,
+                                 .session = snapshot->session_hash,
+                                 .is_tail = snapshot->kind == StoredSnapshot::Kind::kTail});
+  } catch (const std::bad_alloc&) {  // NOLINT(bugprone-empty-catch)
+    // Its next eviction is not remembered, then.
+  }
+}
+
 // Goes on from the state that was fetched for. False if it is not there, or the blocks below it are not.
 bool Lease::Body::restore_loaded(Loading& loading, const Fetch::Outcome& outcome) {
   ManagerCore& core = *core_;
   if (loading.snapshot_key) {
     const bool complete = outcome.snapshot && core.options().snapshots->commit(loading.slot);
     core.snapshot_kinds().set(loading.slot, SnapshotOrigin::kStore);
+    if (complete) note_loaded(loading);
     if (complete) loading.pin = core.tree().promote_and_pin(*loading.snapshot_key, loading.slot);
     if (loading.pin.valid()) {
       core.erase_record(*loading.snapshot_key);  // the key is dead: the next spill has another

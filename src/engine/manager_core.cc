@@ -145,6 +145,7 @@ std::optional<SnapshotId> ManagerCore::allocate_slot(std::uint64_t admission) {
 }
 
 void ManagerCore::free_slot(SnapshotId slot) noexcept {
+  evicted_memory_.set_snapshot(slot, {});  // before another one has it
   options_.snapshots->free(slot);
 }
 

@@ -60,7 +60,7 @@ std::size_t ManagerCore::evict_blocks(std::size_t count, std::uint64_t admission
   }
   settle_lost();
   std::vector<BlockId> left;
-  if (evicted_memory_.is_on()) left.reserve(count);
+  left.reserve(count);
   BlockSpills victims;
   {
     const MutexLock lock(leaving_);
@@ -69,10 +69,8 @@ std::size_t ManagerCore::evict_blocks(std::size_t count, std::uint64_t admission
     announce(victims);
   }
   counts_.evicted_blocks.add(victims.blocks.size());
-  if (evicted_memory_.is_on()) {
-    for (const BlockSpill& victim : victims.blocks) left.push_back(victim.block);
-    evicted_memory_.blocks_left(left, admission);
-  }
+  for (const BlockSpill& victim : victims.blocks) left.push_back(victim.block);
+  evicted_memory_.blocks_left(left, admission);
   const std::span<const TokenId> tokens = victims.tokens;
   for (std::size_t i = 0; i < victims.blocks.size(); ++i) {
     forget_blocks({&victims.blocks[i].block, 1});

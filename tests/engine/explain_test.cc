@@ -184,6 +184,22 @@ TEST_F(ExplainTest, OfOtherTenantsNothingIsToldUnlessItIsAllowedAndThenNoName) {
   EXPECT_EQ(what.describe(), "0 of 13 tokens reused: 12 tokens are cached for another tenant.");
 }
 
+TEST_F(ExplainTest, ManyNamesOfOtherTenantsDoNotHideTheTenantsOwn) {
+  constexpr std::size_t kOthers = 70;
+  start({.blocks = 64}, {.explain_across_tenants = true});
+  const Tokens prompt = tokens("aaaa bbbb cccc d");
+  for (std::size_t i = 0; i < kOthers; ++i) {
+    if (i == kOthers / 2) cache({.tokens = prompt, .adapter = "law", .tenant_salt = "two"});
+    const std::string name = "their " + std::to_string(i);
+    cache({.tokens = i + 1 == kOthers ? prompt : tokens("q"), .adapter = name, .tenant_salt = "one"});
+  }
+  LeaseExplanation what = explained({.tokens = prompt, .adapter = "med", .tenant_salt = "two"});
+  EXPECT_EQ(reason(what), "other_adapter");
+  EXPECT_EQ(what.other_adapter, "law");
+  what = explained({.tokens = prompt, .adapter = "med", .tenant_salt = "three"});
+  EXPECT_EQ(reason(what), "other_tenant");
+}
+
 TEST_F(ExplainTest, WhatDiffersForGoodIsToldToTheToken) {
   cache({.tokens = tokens("aaaa bbbb cccc d")});
   cache({.tokens = tokens("aaaa bxxx")});
@@ -239,9 +255,16 @@ TEST_F(ExplainTest, ALongLeaseAndItsForkAnswerForTheSameAdmission) {
 TEST_F(ExplainTest, WithoutAMemoryOfEvictionsOnlyWhatIsThereCounts) {
   start({.blocks = 16}, {.evictions_remembered_max = 0});
   const Tokens prompt = tokens("aaaa bbbb cccc d");
+  EXPECT_FALSE(explained({.tokens = prompt}).evictions_forgotten) << "nothing has left";
   cache({.tokens = prompt});
   cache({.tokens = counting(1000, 16 * 4)});
-  EXPECT_EQ(reason(explained({.tokens = prompt})), "never_seen");
+  const LeaseExplanation what = explained({.tokens = prompt});
+  EXPECT_EQ(reason(what), "never_seen");
+  EXPECT_TRUE(what.evictions_forgotten);
+  EXPECT_EQ(
+      what.describe(),
+      "0 of 13 tokens reused: begins like nothing that is cached. It may have been evicted: not all evictions are "
+      "remembered.");
 }
 
 TEST_F(ExplainTest, WhenEvictionsAreForgottenTheAnswerSaysSo) {
@@ -355,6 +378,22 @@ TEST_F(ExplainRecurrentTest, APurelyRecurrentModelMissesStatesAlone) {
   EXPECT_EQ(reason(what), "state_missing");
   EXPECT_EQ(what.state, StateLoss::kEvicted);
   EXPECT_EQ(what.state_tokens, 7U);
+  EXPECT_THAT(what.describe(), HasSubstr("0 of 10 tokens reused: the state at token 7 was evicted"));
+}
+
+TEST_F(ExplainRecurrentTest, WithoutAMemoryOfEvictionsStatesMayHaveBeenEvicted) {
+  start({.slots = 1}, {.evictions_remembered_max = 0});
+  const Tokens prompt = tokens("abcdefghij");
+  cache_with_states({.tokens = prompt}, {7});
+  {
+    Lease lease = admit({.tokens = tokens("q")});
+    EXPECT_FALSE(lease.explain().evictions_forgotten);
+  }
+  cache_with_states({.tokens = tokens("xyz")}, {2});
+  Lease lease = admit({.tokens = prompt});
+  const LeaseExplanation what = lease.explain();
+  EXPECT_EQ(reason(what), "never_seen");
+  EXPECT_TRUE(what.evictions_forgotten);
 }
 
 // ---- With a store ----
@@ -400,6 +439,37 @@ TEST_F(ExplainStoreTest, AStateThatIsStoredAndNotFetchedIsNamed) {
   EXPECT_EQ(reason(what), "stored");
   EXPECT_EQ(what.state, StateLoss::kStored);
   EXPECT_EQ(what.state_tokens, 8U);
+}
+
+TEST_F(ExplainStoreTest, WithoutAMemoryOfEvictionsWhatTheStoreHasLostMayHaveBeenEvicted) {
+  start({}, {.evictions_remembered_max = 0});
+  cache(request_);
+  push_out_blocks();
+  for (const TierKey key : store_->keys()) store_->lose(key);
+  push_out_blocks();  // takes note of what is lost
+  const Lease lease = admit(request_);
+  const LeaseExplanation what = lease.explain();
+  EXPECT_EQ(reason(what), "never_seen");
+  EXPECT_TRUE(what.evictions_forgotten);
+}
+
+TEST_F(ExplainStoreTest, AStateThatWasFetchedAndEvictedAgainIsToldWithTheLaterOne) {
+  start({.blocks = 16, .slots = 1});
+  cache(request_, {8});                   // 1
+  cache({.tokens = tokens("xyz")}, {2});  // 2 evicts the state
+  {
+    const Lease lease = admit(request_);  // 3 fetches it
+    ASSERT_EQ(lease.explain().reused_tokens, 8U);
+  }
+  cache({.tokens = tokens("uvw")}, {2});  // 4 evicts it again
+  for (const TierKey key : store_->keys()) store_->lose(key);
+  cache({.tokens = tokens("rst")}, {2});  // 5 takes note of what is lost
+  const Lease lease = admit(request_);
+  const LeaseExplanation what = lease.explain();
+  EXPECT_EQ(reason(what), "state_missing");
+  EXPECT_EQ(what.state, StateLoss::kEvicted);
+  EXPECT_EQ(what.state_tokens, 8U);
+  EXPECT_EQ(what.evicted_for_admission, 4U);
 }
 
 // ---- What left, by itself ----
@@ -451,6 +521,36 @@ TEST(EvictedMemory, OfOneThatLeftSeveralTimesTheLastBeforeTheMomentCounts) {
   EXPECT_EQ(memory.find_block(77, memory.now())->admission, 3U);
 }
 
+TEST(EvictedMemory, SnapshotsAreVisitedWhileOthersLeave) {
+  constexpr std::size_t kMax = 1000;
+  EvictedMemory memory({.slots = 1, .remembered_max = kMax});
+  const auto leave = [&memory](std::size_t tokens) {
+    memory.set_snapshot(0, {.fingerprint = 1, .tokens = tokens});
+    memory.snapshot_left(0, EvictedMemory::How::kEvicted, tokens);
+  };
+  std::size_t last = 0;
+  while (last < 2 * kMax) leave(++last);
+  const EvictedMemory::Moment moment = memory.now();
+  leave(++last);
+  std::size_t seen = 0;
+  memory.for_each_snapshot(moment, [&](const auto& place, const auto& eviction) {
+    EXPECT_EQ(place.tokens, 2 * kMax - seen++);
+    EXPECT_EQ(eviction.admission, place.tokens);
+    leave(++last);  // forgets the oldest
+  });
+  EXPECT_GE(seen, kMax / 2);
+  EXPECT_LT(seen, kMax) << "those that were forgotten meanwhile";
+  EXPECT_TRUE(memory.has_forgotten_snapshots(moment));
+}
+
+TEST(EvictedMemory, ASlotThatIsFreedHasNoPlace) {
+  EvictedMemory memory({.slots = 1, .remembered_max = 10});
+  memory.set_snapshot(0, {.fingerprint = 1, .tokens = 5});
+  memory.set_snapshot(0, {});
+  memory.snapshot_left(0, EvictedMemory::How::kEvicted, 1);
+  EXPECT_EQ(memory.remembered(), 0U);
+}
+
 TEST(EvictedMemory, TakesNoMemoryIfItMayRememberNothing) {
   EvictedMemory memory({.blocks = 1000, .slots = 1000, .remembered_max = 0});
   const BlockId block = 2;
@@ -459,6 +559,8 @@ TEST(EvictedMemory, TakesNoMemoryIfItMayRememberNothing) {
   EXPECT_EQ(memory.of_block(block), 0U);
   EXPECT_EQ(memory.remembered(), 0U);
   EXPECT_LE(memory.memory_bytes(), 64U);
+  EXPECT_TRUE(memory.has_forgotten_blocks(memory.now())) << "it is counted";
+  EXPECT_FALSE(memory.has_forgotten_blocks({})) << "nothing had left";
 }
 
 // ---- Planted ones ----
