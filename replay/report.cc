@@ -54,7 +54,7 @@ std::string settings_line(const Report& report) {
   line += snapshots->checkpoint_every_tokens == 0
               ? "no checkpoints\n"
               : fmt::format("a checkpoint every {} tokens\n", snapshots->checkpoint_every_tokens);
-  if (snapshots->policy != "lru") line += fmt::format("          evicted by the policy {}\n", snapshots->policy);
+  if (snapshots->policy != "lru") line += fmt::format("          evicted by the policy {}\n", policy_name(*snapshots));
   return line + tiers_line(*report.verified);
 }
 
@@ -251,32 +251,23 @@ std::string columns(std::span<const Row<Result>> rows, const std::vector<std::st
 
 Json json_tiers(const TierOptions& tiers) {
   const bool in_files = !tiers.directory.empty();
-  return Json{{"ram_tier_bytes", tiers.ram_bytes},
-              {"spill_dir", in_files ? Json(tiers.directory) : Json()},
-              {"spill_bytes", in_files ? Json(tiers.file_bytes) : Json()},
-              {"spill_min_tokens", tiers.spill.block_tokens_min},
-              {"spill_min_uses", tiers.spill.block_uses_min},
-              {"write_through", tiers.spill.write_through},
-              {"fetch_min_tokens", tiers.spill.fetch_tokens_min},
-              {"fetch_bytes_per_s", tiers.spill.fetch_bytes_per_s},
-              {"prefill_tokens_per_s", tiers.spill.prefill_tokens_per_s}};
+  Json settings{{"ram_tier_bytes", tiers.ram_bytes},
+                {"spill_dir", in_files ? Json(tiers.directory) : Json()},
+                {"spill_bytes", in_files ? Json(tiers.file_bytes) : Json()}};
+  settings.update(json_spill(tiers.spill));
+  return settings;
 }
 
 Json json_settings(const Report& report) {
   Json settings = json_source(report);
   settings["block_size"] = report.options.replay.block_size;
   settings["blocks"] = report.options.pool.text();
-  settings["policy"] = report.verified ? report.verified->options.block_policy : report.options.policy;
+  settings["policy"] = report.options.policy;
   add_overlap(report.options.replay, settings);
   settings["engine"] = report.verified ? "verify" : "index";
   if (!report.verified) return settings;
   settings["skip"] = report.verified->options.skip;
-  settings["prefill_chunk"] = report.verified->options.prefill_chunk_tokens;
-  const std::optional<SnapshotOptions>& snapshots = report.verified->options.snapshots;
-  settings["snapshot_policy"] = snapshots ? Json(snapshots->policy) : Json();
-  settings["snapshots"] = snapshots ? Json(snapshots->slots) : Json();
-  settings["snapshot_bytes"] = snapshots ? Json(snapshots->slot_bytes) : Json();
-  settings["checkpoint_every"] = snapshots ? Json(snapshots->checkpoint_every_tokens) : Json();
+  add_verified(report.verified->options, settings);
   settings["tiers"] = report.verified->options.tiers ? json_tiers(*report.verified->options.tiers) : Json();
   return settings;
 }

@@ -1,5 +1,6 @@
 #include "replay/report_parts.h"
 
+#include <cairn/model_shape.h>
 #include <fmt/format.h>
 
 #include <string_view>
@@ -12,6 +13,23 @@ std::string_view name_of(TraceFormat format) {
 }
 std::string_view name_of(BlockIdKind kind) {
   return kind == BlockIdKind::kChained ? "chained" : "plain";
+}
+
+Json json_captures(const SnapshotOptions& snapshots) {
+  Json kinds = Json::array();
+  if (snapshots.tails) kinds.push_back("tails");
+  if (snapshots.siblings) kinds.push_back("siblings");
+  if (snapshots.branch_points) kinds.push_back("branch-points");
+  if (snapshots.last_token) kinds.push_back("last-token");
+  return kinds;
+}
+
+// Null: none of the presets.
+Json json_model(const ModelShape& model) {
+  for (const ModelPreset& preset : model_presets()) {
+    if (preset.shape == model) return preset.name;
+  }
+  return {};
 }
 
 // What only a run of a cache has.
@@ -89,6 +107,40 @@ void add_bad_lines(const WorkloadSource& source, Json& document) {
   if (!source.trace) return;
   document["bad_lines"] = source.trace->bad_lines;
   document["bad_line_reasons"] = source.trace->bad_line_reasons;
+}
+
+std::string policy_name(const SnapshotOptions& snapshots) {
+  const bool tuned = snapshots.policy == "flop" && !snapshots.policy_options.flop_alpha;
+  return tuned ? "flop-auto" : snapshots.policy;
+}
+
+Json json_snapshots(const std::optional<SnapshotOptions>& snapshots) {
+  const SnapshotOptions options = snapshots.value_or(SnapshotOptions());
+  const SnapshotPolicyOptions& policy = options.policy_options;
+  Json settings{{"snapshot_policy", policy_name(options)},
+                {"snapshots", options.slots},
+                {"snapshot_bytes", options.slot_bytes},
+                {"checkpoint_every", options.checkpoint_every_tokens},
+                {"captures", json_captures(options)},
+                {"model", json_model(policy.model)},
+                {"flop_alpha", policy.flop_alpha ? Json(*policy.flop_alpha) : Json()},
+                {"session_leases", policy.session_leases_max},
+                {"session_lease_evictions", policy.session_lease_evictions}};
+  if (snapshots) return settings;
+  for (auto& setting : settings) setting = Json();
+  return settings;
+}
+
+Json json_spill(const SpillOptions& spill) {
+  return Json{{"spill_min_tokens", spill.block_tokens_min},   {"spill_min_uses", spill.block_uses_min},
+              {"write_through", spill.write_through},         {"fetch_min_tokens", spill.fetch_tokens_min},
+              {"fetch_bytes_per_s", spill.fetch_bytes_per_s}, {"prefill_tokens_per_s", spill.prefill_tokens_per_s}};
+}
+
+void add_verified(const VerifiedReplayOptions& options, Json& settings) {
+  settings["policy"] = options.block_policy;
+  settings["prefill_chunk"] = options.prefill_chunk_tokens;
+  settings.update(json_snapshots(options.snapshots));
 }
 
 Json json_rejected(const std::vector<RejectedRequest>& first) {

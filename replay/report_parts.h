@@ -4,11 +4,13 @@
 
 #include <cstdint>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "replay/replayer.h"
 #include "replay/report.h"
+#include "replay/verified_replayer.h"
 
 namespace cairn::replay {
 
@@ -30,6 +32,13 @@ inline constexpr int kSchemaVersion = 1;
 [[nodiscard]] Json json_source(const WorkloadSource& source);
 void add_overlap(const ReplayOptions& options, Json& settings);
 void add_bad_lines(const WorkloadSource& source, Json& document);
+// The name that choose_policy was given.
+[[nodiscard]] std::string policy_name(const SnapshotOptions& snapshots);
+// Fields of the settings; all null with attention layers alone.
+[[nodiscard]] Json json_snapshots(const std::optional<SnapshotOptions>& snapshots);
+[[nodiscard]] Json json_spill(const SpillOptions& spill);
+// Block policy, prefill chunk and snapshots of a run by the verifying engine.
+void add_verified(const VerifiedReplayOptions& options, Json& settings);
 [[nodiscard]] Json json_rejected(const std::vector<RejectedRequest>& first);
 [[nodiscard]] Json json_run(const RunResult& run);
 // Indented. File names need not be UTF-8: what is not is replaced.

@@ -166,7 +166,8 @@ class SnapshotSweep {
     for (const std::string& policy : options_.policies) {
       result_.curves.push_back({.policy = policy, .runs = std::vector<VerifiedResult>(sizes)});
     }
-    if (options_.ceiling && result_.unbounded.evicted_blocks == 0 && result_.unbounded.rejected == 0) {
+    if (options_.ceiling && !options_.verified.snapshots->last_token && result_.unbounded.evicted_blocks == 0 &&
+        result_.unbounded.rejected == 0) {
       result_.ceilings.resize(sizes);
     }
     std::optional<BlockTrace> blocks;
@@ -235,7 +236,7 @@ TierSweepResult sweep_tiers(const Workload& workload, const TierSweepOptions& op
   for (std::size_t i = 0; options.sizes.empty() && i < TierSweepOptions::kDefaultMultiples.size(); ++i) {
     const double blocks = TierSweepOptions::kDefaultMultiples[i] * static_cast<double>(options.pool_blocks);
     result.tier_blocks.push_back(
-        std::clamp<std::size_t>(static_cast<std::size_t>(blocks), 1, options.distinct_blocks));
+        std::max<std::size_t>(1, std::min(static_cast<std::size_t>(blocks), options.distinct_blocks)));
   }
   sort_out(result.tier_blocks);
   const std::size_t snapshot_bytes = options.verified.snapshots ? options.verified.snapshots->slot_bytes : 0;

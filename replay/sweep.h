@@ -107,8 +107,8 @@ struct SnapshotSweepResult {
   std::size_t needed = 0;          // the fewest slots at which nothing is evicted
   std::vector<std::size_t> slots;  // growing, each once
   std::vector<Curve> curves;       // in the order asked for
-  // One for each number of slots; empty if a block was evicted, or a request never fits: what a ceiling takes for
-  // given does not hold then.
+  // One for each number of slots; empty if a block was evicted, a request never fits, or states are kept at the last
+  // token of a prompt, in the middle of a block: what a ceiling takes for given does not hold then.
   std::vector<SnapshotCeiling> ceilings;
   VerifiedResult unbounded;  // with so many slots that none is evicted
 };

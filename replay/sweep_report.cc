@@ -228,7 +228,12 @@ std::string table(const SnapshotSweepReport& report) {
       result, [](const VerifiedResult& run) { return run.flop_rate(); },
       [&](const SnapshotCeiling& ceiling) { return ceiling_flop_rate(result, ceiling.flops); },
       [&](const SnapshotCeiling& ceiling) { return ceiling_flop_rate(result, ceiling.clairvoyant_flops); });
-  if (result.ceilings.empty()) {
+  if (result.ceilings.empty() && report.verified.snapshots->last_token) {
+    text +=
+        "\nStates are kept at the last token of a prompt as well: the ceiling of snapshots is known only for those "
+        "at\n"
+        "the end of a block (--captures without last-token).\n";
+  } else if (result.ceilings.empty()) {
     text +=
         "\nThe pool evicts blocks, or has no room for some requests: the ceiling of snapshots is known only where\n"
         "all KV is kept (a larger --blocks).\n";
@@ -243,8 +248,11 @@ std::string table(const SnapshotSweepReport& report) {
 std::string json(const SnapshotSweepReport& report) {
   const SnapshotSweepResult& result = report.result;
   Json document = json_head(report, report.verified.replay);
-  document["settings"]["pool_blocks"] = result.pool_blocks;
-  document["settings"]["checkpoint_every"] = report.verified.snapshots->checkpoint_every_tokens;
+  Json& settings = document["settings"];
+  settings["pool_blocks"] = result.pool_blocks;
+  add_verified(report.verified, settings);
+  settings.erase("snapshot_policy");  // each point has its own
+  settings.erase("snapshots");
   document["needed"] = result.needed;
   document["points"] = Json::array();
   const auto add_point = [&document](const Json& policy, const Json& slots, const VerifiedResult& run) {
@@ -365,7 +373,10 @@ std::string table(const TierSweepReport& report) {
 std::string json(const TierSweepReport& report) {
   const TierSweepResult& result = report.result;
   Json document = json_head(report, report.verified.replay);
-  document["settings"]["pool_blocks"] = result.pool_blocks;
+  Json& settings = document["settings"];
+  settings["pool_blocks"] = result.pool_blocks;
+  add_verified(report.verified, settings);
+  settings["tiers"] = json_spill(report.verified.tiers.value_or(TierOptions()).spill);
   document["workload"]["distinct_blocks"] = result.distinct_blocks;
   document["points"] = Json::array();
   const auto add_point = [&document](std::size_t blocks, std::size_t bytes, const VerifiedResult& run) {

@@ -1,5 +1,6 @@
 #include "replay/report.h"
 
+#include <cairn/model_shape.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -219,6 +220,12 @@ TEST(Report, JsonOfAVerifiedRunHasEveryNumberAndTheSettings) {
   EXPECT_EQ(settings.at("snapshots"), 1200);
   EXPECT_EQ(settings.at("snapshot_bytes"), 4096);
   EXPECT_EQ(settings.at("checkpoint_every"), 64);
+  EXPECT_EQ(settings.at("snapshot_policy"), "lru");
+  EXPECT_EQ(settings.at("captures"), Json::parse(R"(["tails", "siblings", "branch-points"])"));
+  EXPECT_EQ(settings.at("model"), model_presets().front().name);
+  EXPECT_EQ(settings.at("flop_alpha"), 1.0);
+  EXPECT_EQ(settings.at("session_leases"), 1024);
+  EXPECT_EQ(settings.at("session_lease_evictions"), 4096);
   EXPECT_EQ(document.at("runs"), Json::parse(R"([{"name": "verify", "requests": 3, "rejected": 1,
       "first_rejected": [{"line": 2, "blocks_needed": 4321}], "waited": 2, "prompt_tokens": 4000,
       "matched_tokens": 3000, "stateless_tokens": 2000, "reused_tokens": 1000, "computed_tokens": 3001,
@@ -247,6 +254,18 @@ TEST(Report, JsonOfAVerifiedRunHasEveryNumberAndTheSettings) {
   EXPECT_TRUE(document.at("settings").at("snapshots").is_null());
   EXPECT_TRUE(document.at("settings").at("snapshot_bytes").is_null());
   EXPECT_TRUE(document.at("settings").at("checkpoint_every").is_null());
+  EXPECT_TRUE(document.at("settings").at("captures").is_null());
+}
+
+TEST(Report, NamesTheSnapshotPolicyAsItWasChosen) {
+  Report report = verified_report();
+  report.verified->options.snapshots->last_token = true;
+  choose_policy(*report.verified->options.snapshots, "flop-auto");
+  const Json settings = Json::parse(json(report)).at("settings");
+  EXPECT_EQ(settings.at("snapshot_policy"), "flop-auto");
+  EXPECT_TRUE(settings.at("flop_alpha").is_null()) << "it is tuned";
+  EXPECT_EQ(settings.at("captures").at(3), "last-token");
+  EXPECT_THAT(table(report), HasSubstr("evicted by the policy flop-auto\n"));
 }
 
 TEST(Report, TheTableOfAVerifiedRunNamesTheModelAndWhatIsLostForLackOfState) {

@@ -199,6 +199,28 @@ TEST(SnapshotSweep, GrowsWithTheSlotsUpToTheUnboundedOne) {
   EXPECT_THROW((void)sweep_snapshots(workload, {.pool_blocks = 9}), std::invalid_argument);
 }
 
+TEST(SnapshotSweep, HasNoCeilingWhereStatesAreKeptInTheMiddleOfABlock) {
+  SnapshotSweepReport report;
+  report.builtin = BuiltinWorkloadOptions{};
+  report.verified = {.prefill_chunk_tokens = 300, .snapshots = SnapshotOptions{.slot_bytes = 16}};
+  const auto sweep = [&] {
+    report.result = sweep_snapshots(builtin_workload({.requests = 20}),
+                                    {.slots = {5}, .pool_blocks = 40'000, .verified = report.verified});
+  };
+  sweep();
+  EXPECT_EQ(report.result.ceilings.size(), 1U) << "the pool is large enough for one";
+  report.verified.snapshots->last_token = true;
+  sweep();
+  EXPECT_TRUE(report.result.ceilings.empty());
+  EXPECT_THAT(table(report), HasSubstr("(--captures without last-token)"));
+  const Json settings = Json::parse(json(report)).at("settings");
+  EXPECT_EQ(settings.at("policy"), "lru");
+  EXPECT_EQ(settings.at("prefill_chunk"), 300);
+  EXPECT_EQ(settings.at("captures").size(), 4U);
+  EXPECT_TRUE(settings.at("model").is_string());
+  EXPECT_FALSE(settings.contains("snapshots")) << "that is what is swept";
+}
+
 }  // namespace
 TEST(TierSweep, ReusesMoreTheMoreRoomThereIsBehindThePool) {
   const Workload workload = builtin_workload({.requests = 60});
@@ -227,6 +249,12 @@ TEST(TierSweep, ReusesMoreTheMoreRoomThereIsBehindThePool) {
   report.result = result;
   EXPECT_THAT(table(report), HasSubstr("from the tier"));
   EXPECT_EQ(Json::parse(json(report)).at("points").size(), 4U);
+  report.verified.tiers = TierOptions{.spill = {.fetch_tokens_min = 77}};
+  const Json settings = Json::parse(json(report)).at("settings");
+  EXPECT_EQ(settings.at("policy"), "lru");
+  EXPECT_EQ(settings.at("prefill_chunk"), 2048);
+  EXPECT_TRUE(settings.at("snapshots").is_null());
+  EXPECT_EQ(settings.at("tiers").at("fetch_min_tokens"), 77);
   EXPECT_THAT(csv(report), StartsWith("tier_blocks,reuse_rate,"));
   EXPECT_THAT(plot(report), HasSubstr("with the tier"));
 }
@@ -236,6 +264,8 @@ TEST(TierSweep, TakesMultiplesOfThePoolWhereNoSizesAreGiven) {
   TierSweepOptions options{.pool_blocks = 2'000, .verified = {.replay = {.block_size = 16}}};
   options.distinct_blocks = 7'000;
   EXPECT_EQ(sweep_tiers(workload, options).tier_blocks, (std::vector<std::size_t>{1'000, 2'000, 4'000, 7'000}));
+  options.distinct_blocks = 0;
+  EXPECT_EQ(sweep_tiers(Workload(), options).tier_blocks, std::vector<std::size_t>{1});
 }
 
 }  // namespace cairn::replay
