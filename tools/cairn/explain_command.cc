@@ -11,6 +11,7 @@
 #include "replay/explain_report.h"
 #include "replay/optimum.h"
 #include "replay/verified_replayer.h"
+#include "snapshot_options.h"
 #include "workload_options.h"
 
 namespace cairn::tool {
@@ -44,6 +45,7 @@ struct Arguments {
 };
 
 void run(const Arguments& arguments) {
+  check_checkpoints(arguments.checkpoint_every, arguments.engine.replay.block_size);
   replay::ExplainReport report;
   const replay::Workload workload = load(arguments.workload, report);
   report.replay = arguments.engine.replay_options();

@@ -11,6 +11,7 @@
 #include <optional>
 #include <string>
 
+#include "given_options.h"
 #include "output_file.h"
 #include "progress_meter.h"
 #include "replay/comparison.h"
@@ -109,29 +110,33 @@ std::string metrics_of([[maybe_unused]] const CacheManager& manager) {
 
 // What one option asks of another.
 void check_combinations(const CLI::App& command, const Arguments& arguments) {
-  const auto given = [&command](const char* name) { return command.get_option(name)->count() > 0; };
-  const auto value = [&command](const char* name) { return command.get_option(name)->results().front(); };
-  const bool sweeps_snapshots = arguments.sweep.snapshots;
-  const bool verifies = arguments.verify || sweeps_snapshots || arguments.sweep.tiers;
-  for (const char* name : {"--snapshots", "--snapshot-bytes", "--checkpoint-every", "--captures", "--snapshot-policy",
-                           "--prefill-chunk"}) {
-    if (given(name) && !verifies) {
-      throw CLI::ValidationError(
-          name, fmt::format("{}: only the verifying engine has it; add --engine verify", value(name)));
-    }
+  const GivenOptions given(command);
+  const SweepArguments& sweep = arguments.sweep;
+  const bool verifies = arguments.verify || sweep.snapshots || sweep.tiers;
+  for (const char* name :
+       {"--snapshots", "--snapshot-bytes", "--checkpoint-every", "--captures", "--snapshot-policy", "--model",
+        "--flop-alpha", "--session-leases", "--session-lease-evictions", "--prefill-chunk"}) {
+    if (!given.has(name) || verifies) continue;
+    given.refuse(name, sweep.blocks
+                           ? "not with --sweep, which has no verifying engine; take --sweep-snapshots or --sweep-tiers"
+                           : "only the verifying engine has it; add --engine verify");
   }
   if (!arguments.metrics.empty() && !arguments.verify) {
-    throw CLI::ValidationError(
-        "--metrics", fmt::format("{}: only the verifying engine has it; add --engine verify", arguments.metrics));
+    given.refuse("--metrics", sweep.any() ? fmt::format("not with {}, which makes many replays; leave one of them out",
+                                                        sweep.name())
+                                          : "only the verifying engine has it; add --engine verify");
   }
   for (const char* name : {"--jobs", "--csv", "--plot"}) {
-    if (given(name) && !arguments.sweep.any()) {
-      throw CLI::ValidationError(
-          name, fmt::format("{}: only a sweep has it; add --sweep, --sweep-snapshots or --sweep-tiers", value(name)));
+    if (given.has(name) && !sweep.any()) {
+      given.refuse(name, "only a sweep has it; add --sweep, --sweep-snapshots or --sweep-tiers");
     }
   }
-  check_tier_combinations(command, arguments.tiers, {.verify = arguments.verify, .sweep = arguments.sweep.tiers});
-  check_snapshot_combinations(command, arguments.snapshots, arguments.engine.replay.block_size, sweeps_snapshots);
+  if (sweep.csv == "-" && arguments.json == "-") {
+    given.refuse("--csv", "--json - has standard output already; give one of them a file");
+  }
+  check_tier_combinations(command, arguments.tiers, arguments.verify, sweep);
+  check_snapshot_combinations(command, arguments.snapshots, sweep.snapshots ? &sweep.snapshot_policies : nullptr);
+  check_checkpoints(arguments.snapshots.options.checkpoint_every_tokens, arguments.engine.replay.block_size);
 }
 
 void compare(const replay::Workload& workload, replay::Report& report) {

@@ -7,6 +7,7 @@
 #include <limits>
 #include <string>
 
+#include "given_options.h"
 #include "replay/workload.h"
 
 namespace cairn::tool {
@@ -18,6 +19,12 @@ constexpr std::size_t kRequestsMax = std::size_t{1} << 40;
 // What is of no use without a tier.
 constexpr const char* kOfTiers[] = {"--spill-min-tokens", "--spill-min-uses",       "--write-through",
                                     "--fetch-min-tokens", "--prefill-tokens-per-s", "--fetch-bytes-per-s"};
+
+constexpr const char* kAddVerify = "only the verifying engine has it; add --engine verify";
+
+std::string no_tier(const SweepArguments& sweep) {
+  return fmt::format("not with {}, which has no tier; take --sweep-tiers", sweep.name());
+}
 
 CLI::Option* add_rate(CLI::App& command, const char* name, double& rate, const char* text) {
   return command.add_option(name, rate, text)
@@ -102,19 +109,24 @@ void add_tier_options(CLI::App& command, TierArguments& arguments) {
       ->group(kGroup);
 }
 
-void check_tier_combinations(const CLI::App& command, const TierArguments& arguments, const TierUse& use) {
-  const auto given = [&command](const char* name) { return command.get_option(name)->count() > 0; };
-  for (const char* name : {"--ram-tier-bytes", "--spill-dir", "--skip", "--stop-after"}) {
-    if (given(name) && !use.verify) {
-      throw CLI::ValidationError(name, "only the verifying engine has it; add --engine verify");
-    }
+void check_tier_combinations(const CLI::App& command, const TierArguments& arguments, bool verify,
+                             const SweepArguments& sweep) {
+  const GivenOptions given(command);
+  for (const char* name : {"--skip", "--stop-after"}) {
+    if (!given.has(name) || verify) continue;
+    given.refuse(name,
+                 sweep.any() ? fmt::format("not with {}, which replays all requests", sweep.name()) : kAddVerify);
+  }
+  for (const char* name : {"--ram-tier-bytes", "--spill-dir"}) {
+    if (!given.has(name) || verify) continue;
+    if (sweep.tiers) given.refuse(name, "not with --sweep-tiers, which sets the tier's size; take --tier-sizes");
+    given.refuse(name, sweep.any() ? no_tier(sweep) : kAddVerify);
   }
   for (const char* name : kOfTiers) {
-    if (given(name) && !arguments.given() && !use.sweep) {
-      throw CLI::ValidationError(name,
-                                 "without a tier nothing is stored; add --ram-tier-bytes, or --spill-dir and "
-                                 "--spill-bytes, or --sweep-tiers");
-    }
+    if (!given.has(name) || arguments.given() || sweep.tiers) continue;
+    given.refuse(name, sweep.any() ? no_tier(sweep)
+                                   : "without a tier nothing is stored; add --ram-tier-bytes, or --spill-dir and "
+                                     "--spill-bytes, or --sweep-tiers");
   }
 }
 

@@ -6,6 +6,7 @@
 
 #include "replay/replay_tiers.h"
 #include "replay/verified_replayer.h"
+#include "sweep_options.h"
 
 namespace cairn::tool {
 
@@ -20,12 +21,9 @@ struct TierArguments {
 
 // `arguments` must live as long as the command.
 void add_tier_options(CLI::App& command, TierArguments& arguments);
-struct TierUse {
-  bool verify = false;  // --engine verify
-  bool sweep = false;   // --sweep-tiers
-};
 // What one option asks of another. Throws CLI::ValidationError.
-void check_tier_combinations(const CLI::App& command, const TierArguments& arguments, const TierUse& use);
+void check_tier_combinations(const CLI::App& command, const TierArguments& arguments, bool verify,
+                             const SweepArguments& sweep);
 
 }  // namespace cairn::tool
 

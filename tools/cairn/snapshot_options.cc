@@ -7,7 +7,9 @@
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cstdint>
+#include <utility>
 
+#include "given_options.h"
 #include "replay/workload.h"
 
 namespace cairn::tool {
@@ -31,6 +33,10 @@ std::vector<std::string> model_names() {
 constexpr const char* kOfAHybridModel[] = {
     "--snapshot-bytes", "--checkpoint-every", "--captures",       "--snapshot-policy",
     "--model",          "--flop-alpha",       "--session-leases", "--session-lease-evictions"};
+
+// Those that say nothing to any other snapshot policy.
+constexpr std::pair<const char*, const char*> kOfOnePolicy[] = {
+    {"--flop-alpha", "flop"}, {"--session-leases", "session"}, {"--session-lease-evictions", "session"}};
 
 void add_places(CLI::App& command, SnapshotArguments& arguments, const char* group) {
   command
@@ -117,20 +123,31 @@ void add_snapshot_options(CLI::App& command, SnapshotArguments& arguments) {
   add_policy(command, arguments, kGroup);
 }
 
-void check_snapshot_combinations(const CLI::App& command, const SnapshotArguments& arguments, std::size_t block_size,
-                                 bool sweeps) {
-  const auto given = [&command](const char* name) { return command.get_option(name)->count() > 0; };
-  const auto value = [&command](const char* name) { return command.get_option(name)->results().front(); };
+void check_snapshot_combinations(const CLI::App& command, const SnapshotArguments& arguments,
+                                 const std::vector<std::string>* swept_policies) {
+  const GivenOptions given(command);
   for (const char* name : kOfAHybridModel) {
-    if (given(name) && !arguments.slots && !sweeps) {
-      throw CLI::ValidationError(
-          name, fmt::format("{}: without --snapshots no state is kept; add --snapshots N", value(name)));
+    if (given.has(name) && !arguments.slots && swept_policies == nullptr) {
+      given.refuse(name, "without --snapshots no state is kept; add --snapshots N");
     }
+  }
+  if (swept_policies != nullptr && given.has("--snapshot-policy")) {
+    given.refuse("--snapshot-policy", "not with --sweep-snapshots; take --snapshot-policies");
+  }
+  const std::vector<std::string> policies =
+      swept_policies != nullptr ? *swept_policies : std::vector{arguments.policy};
+  const char* const of_policies = swept_policies != nullptr ? "--snapshot-policies" : "--snapshot-policy";
+  for (const auto& [name, policy] : kOfOnePolicy) {
+    if (!given.has(name) || std::ranges::find(policies, policy) != policies.end()) continue;
+    given.refuse(name, fmt::format("only the snapshot policy {} uses it, not {}; add {} {}", policy,
+                                   fmt::join(policies, ", "), of_policies, policy));
   }
   if (arguments.captures.size() > 1 && std::ranges::find(arguments.captures, kNone) != arguments.captures.end()) {
     throw CLI::ValidationError("--captures", fmt::format("{}: stands alone", kNone));
   }
-  const std::size_t every = arguments.options.checkpoint_every_tokens;
+}
+
+void check_checkpoints(std::size_t every, std::size_t block_size) {
   if (every % block_size == 0) return;
   const std::size_t below = every / block_size * block_size;
   throw CLI::ValidationError(

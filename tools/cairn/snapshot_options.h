@@ -27,9 +27,12 @@ struct SnapshotArguments {
 
 // `arguments` must live as long as the app.
 void add_snapshot_options(CLI::App& command, SnapshotArguments& arguments);
-// What one option asks of another. Throws CLI::ValidationError.
-void check_snapshot_combinations(const CLI::App& command, const SnapshotArguments& arguments, std::size_t block_size,
-                                 bool sweeps);
+// What one option asks of another; `swept_policies`, if not null, are those of a sweep over slots. Throws
+// CLI::ValidationError.
+void check_snapshot_combinations(const CLI::App& command, const SnapshotArguments& arguments,
+                                 const std::vector<std::string>* swept_policies);
+// The same, of --checkpoint-every alone.
+void check_checkpoints(std::size_t every, std::size_t block_size);
 
 }  // namespace cairn::tool
 

@@ -31,6 +31,10 @@ struct SweepArguments {
   std::string plot;
 
   [[nodiscard]] bool any() const { return blocks || snapshots || tiers; }
+  // The option that asks for it, if any() does.
+  [[nodiscard]] const char* name() const {
+    return blocks ? "--sweep" : snapshots ? "--sweep-snapshots" : "--sweep-tiers";
+  }
 };
 
 // Of the two sweeps by the verifying engine.
