@@ -352,6 +352,7 @@ std::string table(const TierSweepReport& report) {
   text += "In percent of the prompt tokens; the tier's room in blocks of KV\n\n";
   std::vector<Cells> rows{
       {"tier blocks", "tokens", "of distinct", "reused", "from memory", "from the tier", "fetches"}};
+  rows.reserve(result.runs.size() + 2);
   rows.push_back({"none", "0", percent(0), percent(result.without.reuse_rate()), percent(result.without.reuse_rate()),
                   percent(0), "0"});
   for (std::size_t i = 0; i < result.runs.size(); ++i) {
