@@ -315,6 +315,7 @@ std::string csv(const SnapshotSweepReport& report) {
 std::string plot(const SnapshotSweepReport& report) {
   const SnapshotSweepResult& result = report.result;
   std::vector<LinePlot::Curve> curves;
+  curves.reserve(result.curves.size() + 4);
   for (const SnapshotSweepResult::Curve& curve : result.curves) curves.push_back({.name = curve.policy, .points = {}});
   LinePlot::Curve unbounded{.name = kUnbounded, .points = {}, .dashed = true};
   LinePlot::Curve attention{.name = "attention alone", .points = {}, .dashed = true};
