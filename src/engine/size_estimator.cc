@@ -4,6 +4,7 @@
 #include <cmath>
 #include <limits>
 #include <new>
+#include <ranges>
 #include <string>
 #include <utility>
 
@@ -146,19 +147,19 @@ void SizeEstimator::publish(Chain& chain, const Published& what, std::vector<Blo
   for (const Mark& mark : marks) {
     if (mark.is_asked && is_sampled(mark.hash)) count(mark.hash);
   }
-  for (auto mark = marks.rbegin(); mark != marks.rend(); ++mark) {
-    const bool is_in = is_sampled(mark->hash);
+  for (const Mark& mark : marks | std::views::reverse) {
+    const bool is_in = is_sampled(mark.hash);
     try {
-      if (is_in || mark->is_kept) {
-        hashes_[mark->block] = mark->hash;
+      if (is_in || mark.is_kept) {
+        hashes_[mark.block] = mark.hash;
       } else {
-        hashes_.erase(mark->block);  // of a block that a clear took while it was published
+        hashes_.erase(mark.block);  // of a block that a clear took while it was published
       }
     } catch (const std::bad_alloc&) {
       continue;
     }
-    sampled_.set(mark->block, is_in);
-    if (is_in) raise(mark->hash);
+    sampled_.set(mark.block, is_in);
+    if (is_in) raise(mark.hash);
   }
   find_hashes(sampled);
   raise_path();  // what is above has been used no less recently
@@ -191,7 +192,7 @@ void SizeEstimator::raise(UseStack::Value hash) noexcept {
 
 // The deeper ones first: they are to be below those nearer to the start.
 void SizeEstimator::raise_path() noexcept {
-  for (auto hash = path_.rbegin(); hash != path_.rend(); ++hash) raise(*hash);
+  for (const UseStack::Value hash : path_ | std::views::reverse) raise(hash);
 }
 
 void SizeEstimator::forget(std::span<const BlockId> blocks) noexcept {
