@@ -70,7 +70,7 @@ class UseStack {
   };
 
   void take_out(Id id) noexcept;
-  void put_on_top(Id id, std::size_t segment) noexcept;
+  void put_on_top(Id id, std::size_t number) noexcept;
   void settle() noexcept;
 
   const Lengths lengths_;
