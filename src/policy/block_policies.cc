@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <iterator>
 #include <string>
 
 #include "base/refuse.h"
@@ -60,6 +61,7 @@ const BlockPolicyKind& block_policy_kind(std::string_view name) {
 
 std::vector<std::string> block_policy_names() {
   std::vector<std::string> names;
+  names.reserve(std::size(kKinds));
   for (const BlockPolicyKind& kind : kKinds) names.emplace_back(kind.name);
   return names;
 }

@@ -80,7 +80,7 @@ class EndHeap {
   }
   // O(n log n).
   template <class Predicate>
-  void erase_if(Predicate goes) noexcept {
+  void erase_if(const Predicate& goes) noexcept {
     for (std::size_t i = entries_.size(); i-- > 0;) {
       if (i < entries_.size() && goes(entries_[i].edge)) {
         erase(entries_[i].edge);
