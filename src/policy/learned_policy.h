@@ -54,7 +54,7 @@ class LearnedPolicy final : public BlockPolicy {
     std::uint32_t hits = 0;
     std::uint64_t uses = 0;
   };
-  [[nodiscard]] BlockEnd end_of(EdgeId edge) const;
+  [[nodiscard]] BlockEnd end_of(EdgeId id) const;
   [[nodiscard]] std::uint64_t uses_of(const BlockEnd& end) const;
   [[nodiscard]] std::uint64_t monitored_uses(Position at);
   [[nodiscard]] double value_of(const BlockEnd& end) const;
