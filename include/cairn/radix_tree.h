@@ -202,7 +202,7 @@ class RadixTree final : public PrefixCache {
  public:
   // Throws std::invalid_argument: block_size zero; first_tier_key zero; no such block_policy or snapshot_policy, or an
   // option of it that can not be.
-  explicit RadixTree(RadixTreeOptions options = {});
+  explicit RadixTree(const RadixTreeOptions& options = {});
   ~RadixTree() override;
   RadixTree(const RadixTree&) = delete;
   RadixTree& operator=(const RadixTree&) = delete;

@@ -100,7 +100,7 @@ SnapshotPin& SnapshotPin::operator=(SnapshotPin&& other) noexcept {
   return *this;
 }
 
-RadixTree::RadixTree(RadixTreeOptions options) {
+RadixTree::RadixTree(const RadixTreeOptions& options) {
   if (options.block_size == 0) refuse("block_size", "0 given; a block has at least one token");
   if (options.first_tier_key == 0) refuse("first_tier_key", "0 given; 0 stands for no key");
   impl_ = std::make_unique<Impl>(options);

@@ -113,7 +113,7 @@ class SnapshotEdges {
       edge.end = node->boundary;
     }
   }
-  static Edge* child_or_none(Edge& edge, Children::iterator child) {
+  static Edge* child_or_none(Edge& edge, const Children::iterator& child) {
     return child != edge.children.end() && child->hangs_at < edge.end ? &*child : nullptr;
   }
   static Edge* first_child(Edge& edge, std::uint32_t from) {
