@@ -38,6 +38,12 @@ std::string aligned(const std::vector<Cells>& rows) {
   return text;
 }
 
+// Of the sweeps by the verifying engine, whose pool of blocks is the same in all runs.
+std::string left_out_note(const VerifiedResult& run) {
+  if (run.rejected == 0) return "";
+  return fmt::format("\n{} requests can never fit into the pool of blocks and are left out.\n", grouped(run.rejected));
+}
+
 std::uint64_t rejected_at(const SweepResult& result, std::size_t size) {
   std::uint64_t rejected = 0;
   for (const SweepResult::Curve& curve : result.curves) rejected = std::max(rejected, curve.at(size).rejected);
@@ -238,11 +244,7 @@ std::string table(const SnapshotSweepReport& report) {
         "\nThe pool evicts blocks, or has no room for some requests: the ceiling of snapshots is known only where\n"
         "all KV is kept (a larger --blocks).\n";
   }
-  if (result.unbounded.rejected > 0) {
-    text += fmt::format("\n{} requests can never fit into the pool of blocks and are left out.\n",
-                        grouped(result.unbounded.rejected));
-  }
-  return text + bad_lines_note(report);
+  return text + left_out_note(result.unbounded) + bad_lines_note(report);
 }
 
 std::string json(const SnapshotSweepReport& report) {
@@ -365,11 +367,7 @@ std::string table(const TierSweepReport& report) {
                     grouped(run.tiers->fetches)});
   }
   text += aligned(rows);
-  if (result.without.rejected > 0) {
-    text += fmt::format("\n{} requests can never fit into the pool of blocks and are left out.\n",
-                        grouped(result.without.rejected));
-  }
-  return text + bad_lines_note(report);
+  return text + left_out_note(result.without) + bad_lines_note(report);
 }
 
 std::string json(const TierSweepReport& report) {

@@ -281,7 +281,7 @@ void SnapshotTable::enter(Index index) noexcept {
   if (snapshot.kind == SnapshotKind::kTail) sessions_[snapshot.session].tail = index;
   if (snapshot.kind == SnapshotKind::kTailSibling) sessions_[snapshot.session].sibling = index;
   join_those_above(index);
-  if (snapshot.resident) become_resident(index, true);
+  if (snapshot.resident) become_resident(index);
 }
 
 std::optional<SnapshotId> SnapshotTable::remove(const Gate::Closed& closed, Index index) noexcept {
@@ -365,7 +365,7 @@ SnapshotTable::Index SnapshotTable::victim(const Gate::Closed&) noexcept {
   return policy_->choose(uses_);
 }
 
-void SnapshotTable::become_resident(Index index, bool is_new) noexcept {
+void SnapshotTable::become_resident(Index index) noexcept {
   const Snapshot& snapshot = snapshots_[index];
   resident_bytes_ += bytes_each_;
   policy_->add({.id = index,
@@ -373,7 +373,6 @@ void SnapshotTable::become_resident(Index index, bool is_new) noexcept {
                 .session = snapshot.session,
                 .place = snapshot.place_hash,
                 .tokens = snapshot.tokens,
-                .is_new = is_new,
                 .above_tokens = snapshot.above_tokens,
                 .last_use = {.stamp = snapshot.stamp, .number = snapshot.use_number, .by = snapshot.session}});
 }
@@ -412,7 +411,7 @@ void SnapshotTable::promote(const Gate::Closed&, Index index, SnapshotId slot) {
   snapshot.key = 0;
   snapshot.slot = slot;
   snapshot.resident = true;
-  become_resident(index, false);  // with the stamp that it has
+  become_resident(index);  // with the stamp that it has
   by_slot_.emplace(slot, index);
 }
 

@@ -255,7 +255,7 @@ class SnapshotTable {
   std::optional<SnapshotId> displace(const Gate::Closed&, Index index, RadixTreeCounters& counters) noexcept;
   void leave_session(Index index) noexcept;
   void hold_edge(Position at);
-  void become_resident(Index index, bool is_new) noexcept;
+  void become_resident(Index index) noexcept;
   void cease_to_be_resident(Index index) noexcept;
   // What savings depend on; nothing if the policy doesn't want them.
   void join_those_above(Index index) noexcept;

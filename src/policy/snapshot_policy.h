@@ -36,7 +36,6 @@ class SnapshotPolicy {
     SessionHash session = 0;
     std::uint64_t place = 0;  // a hash of where it lies
     std::size_t tokens = 0;
-    bool is_new = false;           // put now; else it comes back from a store
     std::size_t above_tokens = 0;  // if the policy wants savings: where the deepest snapshot above it lies; 0: none
     Use last_use;
   };
