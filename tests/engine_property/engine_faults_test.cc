@@ -15,21 +15,15 @@
 #include "engine_property/engine_program.h"
 #include "engine_property/run_program.h"
 #include "support/environment.h"
+#include "support/every_hash.h"
 #include "support/faulty_io.h"
 #include "support/operation_decoder.h"
-#include "support/sanitizers.h"
 
 namespace cairn::testing {
 namespace {
 
-#if defined(CAIRN_TEST_CONSTANT_HASH)
-constexpr bool kSlow = true;
-#else
-constexpr bool kSlow = kSanitized;
-#endif
 constexpr std::size_t kLoadOperations = 100;
 constexpr std::uint64_t kSeed = 5;
-constexpr std::uint64_t kLastDefault = kSlow ? 10 : 40;
 
 // A hybrid model, little memory, and files that hold some of what leaves it.
 EngineProgram load(bool ram) {
@@ -70,7 +64,7 @@ struct FaultCase {
 class EngineFaults : public ::testing::TestWithParam<FaultCase> {};
 
 TEST_P(EngineFaults, AtTheNthOperationNeverCostMoreThanReuse) {
-  const std::uint64_t last = environment_number("CAIRN_ENGINE_FAULTS_MAX", kLastDefault);
+  const std::uint64_t last = environment_number("CAIRN_ENGINE_FAULTS_MAX", is_slow_build() ? 10 : 40);
   std::uint64_t struck = 0;
   EngineReport total;
   std::uint64_t beyond = 0;  // runs since the last one that came as far as the nth operation

@@ -32,31 +32,26 @@
 #include "engine_property/run_program.h"
 #include "engine_property/shared_engine.h"
 #include "support/environment.h"
+#include "support/every_hash.h"
 #include "support/operation_decoder.h"
-#include "support/sanitizers.h"
 #include "support/seed_on_crash.h"
 #include "support/shrink.h"
 
 namespace cairn::testing {
 namespace {
 
-#if defined(CAIRN_TEST_CONSTANT_HASH)
-constexpr bool kSlow = true;
-#else
-constexpr bool kSlow = kSanitized;
-#endif
 #if defined(NDEBUG)
 constexpr bool kOptimized = true;
 #else
 constexpr bool kOptimized = false;
 #endif
-constexpr std::size_t kDefaultOperations = kSlow ? 160'000 : kOptimized ? 3'000'000 : 400'000;
 constexpr std::size_t kShards = 4;
 constexpr std::array<std::size_t, 4> kOperationsInProgram = {40, 120, 300, 900};
 constexpr std::size_t kShrinkAttemptsMax = 20'000;
 
 std::size_t operations_wanted() {
-  return environment_number("CAIRN_ENGINE_OPERATIONS", kDefaultOperations);
+  return environment_number("CAIRN_ENGINE_OPERATIONS",
+                            is_slow_build() ? 160'000 : kOptimized ? 3'000'000 : 400'000);
 }
 
 std::vector<std::uint8_t> program_of_seed(std::uint64_t seed) {

@@ -17,23 +17,17 @@
 #include "engine_property/run_program.h"
 #include "engine_property/shared_engine.h"
 #include "support/environment.h"
+#include "support/every_hash.h"
 #include "support/operation_decoder.h"
-#include "support/sanitizers.h"
 
 namespace cairn::testing {
 namespace {
 
-#if defined(CAIRN_TEST_CONSTANT_HASH)
-constexpr bool kSlow = true;
-#else
-constexpr bool kSlow = kSanitized;
-#endif
 #if defined(NDEBUG)
 constexpr bool kOptimized = true;
 #else
 constexpr bool kOptimized = false;
 #endif
-constexpr std::uint64_t kPrograms = kSlow ? 100 : kOptimized ? 1500 : 120;
 constexpr std::size_t kThreads = 3;
 constexpr std::size_t kOperationsOfThread = 300;
 
@@ -145,7 +139,8 @@ class Crew {
 TEST(EngineThreads, NeverGetAWrongByteAndGiveEverythingBack) {
   const char* const only = environment("CAIRN_ENGINE_THREADS_SEED");
   const std::uint64_t first = only != nullptr ? std::stoull(only) : 0;
-  const std::uint64_t last = only != nullptr ? first + 1 : kPrograms;
+  const std::uint64_t programs = is_slow_build() ? 100 : kOptimized ? 1500 : 120;
+  const std::uint64_t last = only != nullptr ? first + 1 : programs;
   EngineReport total;
   for (std::uint64_t seed = first; seed < last; ++seed) {
     const EngineReport report = Crew(seed).run();

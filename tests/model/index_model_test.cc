@@ -21,26 +21,20 @@
 #include <string>
 
 #include "support/environment.h"
+#include "support/every_hash.h"
 #include "support/lockstep.h"
-#include "support/sanitizers.h"
 #include "support/seed_on_crash.h"
 #include "support/shrink.h"
 
 namespace cairn::testing {
 namespace {
 
-#if defined(CAIRN_TEST_CONSTANT_HASH)
-constexpr bool kSlow = true;
-#else
-constexpr bool kSlow = kSanitized;
-#endif
-constexpr std::size_t kDefaultOperations = kSlow ? 200'000 : 1'200'000;
 constexpr std::size_t kShards = 4;
 constexpr std::array<std::size_t, 4> kOperationsInProgram = {40, 150, 400, 1200};
 constexpr std::size_t kShrinkAttemptsMax = 4000;
 
 std::size_t operations_wanted() {
-  return environment_number("CAIRN_MODEL_OPERATIONS", kDefaultOperations);
+  return environment_number("CAIRN_MODEL_OPERATIONS", is_slow_build() ? 200'000 : 1'200'000);
 }
 
 std::vector<std::uint8_t> program_of_seed(std::uint64_t seed) {
