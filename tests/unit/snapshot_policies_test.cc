@@ -283,7 +283,7 @@ std::size_t play(TrackedTree& tree, std::size_t rounds) {
 }
 
 TEST_F(SnapshotPoliciesTest, ATunedWeightFindsOutThatEfficiencyPays) {
-  if (every_hash_is_equal()) GTEST_SKIP() << "windows that are replayed tell places apart by their hashes";
+  if (testing::every_hash_is_equal()) GTEST_SKIP() << "windows that are replayed tell places apart by their hashes";
   constexpr std::size_t kRounds = 200;
   const std::size_t tuned = play(start("flop", {.flop_alpha = std::nullopt}), kRounds);
   tree_->check_books();
