@@ -33,7 +33,7 @@ struct RecordHeader {
 
 inline constexpr std::uint32_t kRecordFormatVersion = 1;
 
-inline constexpr std::size_t round_up_to_alignment(std::size_t bytes) noexcept {
+constexpr std::size_t round_up_to_alignment(std::size_t bytes) noexcept {
   return (bytes + SpillBuffer::kAlignment - 1) / SpillBuffer::kAlignment * SpillBuffer::kAlignment;
 }
 

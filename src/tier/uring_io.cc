@@ -3,6 +3,9 @@
 // submit() only prepares entries of the submission queue, and wait() hands them over in the same system call that
 // waits; but once there is work for the disk that should not idle meanwhile (kBytesAtOnce), submit() hands it over.
 //
+// Writes that are submitted one after the other and lie one behind the other in the file are one operation for the
+// kernel. Should it fail, or be done in part, each is made once more alone, so each has a result of its own.
+//
 // wake() writes to an eventfd, which a poll entry of the ring watches: it completes, and so ends the wait. The poll is
 // put in at the next wait after it has completed, by the thread that waits: an entry ends with the thread that made
 // it.
@@ -10,6 +13,7 @@
 #include <liburing.h>
 #include <poll.h>
 #include <sys/eventfd.h>
+#include <sys/uio.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -33,6 +37,8 @@ constexpr std::chrono::hours kWaitMax{24};  // no timeout overflows the clock
 constexpr std::size_t kLengthMax = std::size_t{1} << 30;
 constexpr std::size_t kBytesAtOnce = std::size_t{256} << 10;
 constexpr std::size_t kEntriesMax = 256;
+constexpr std::size_t kJoinedMax = 16;
+constexpr std::uint32_t kNoSlot = ~std::uint32_t{0};
 constexpr std::uint64_t kPollData = ~std::uint64_t{0};  // user_data of the poll entry
 constexpr std::uint64_t kProbeData = kPollData - 1;
 
@@ -54,8 +60,8 @@ class UringIo final : public AsyncIo {
 
   ~UringIo() override {
     const Clock::time_point deadline = Clock::now() + kAbandonAfter;
-    std::vector<IoResult> results(tokens_.size());
-    while (ring_open_ && free_slots_.size() < tokens_.size() && Clock::now() < deadline) {
+    std::vector<IoResult> results(slots_.size());
+    while (ring_open_ && free_slots_.size() < slots_.size() && Clock::now() < deadline) {
       (void)wait(results, std::chrono::ceil<milliseconds>(deadline - Clock::now()));
     }
     if (ring_open_) io_uring_queue_exit(&ring_);
@@ -63,14 +69,20 @@ class UringIo final : public AsyncIo {
   }
 
   [[nodiscard]] std::string_view name() const noexcept override { return "io_uring"; }
-  [[nodiscard]] std::size_t depth() const noexcept override { return tokens_.size(); }
+  [[nodiscard]] std::size_t depth() const noexcept override { return slots_.size(); }
 
   void submit(const IoRequest& request) noexcept override {
     CAIRN_CHECK(free_slots_.size() > done_.size());  // the caller keeps below depth()
     const std::uint32_t number = free_slots_.back();
     free_slots_.pop_back();
-    tokens_[number] = request.token;
-    prepare(request, number);
+    slots_[number] = {.request = request, .next = kNoSlot};
+    if (!continues_writes(request)) prepare_writes();
+    if (request.kind == IoRequest::Kind::kWrite) {
+      if (!writes_.empty()) slots_[writes_.back()].next = number;
+      writes_.push_back(number);
+    } else {
+      prepare(number);
+    }
     if (request.kind == IoRequest::Kind::kRead || request.kind == IoRequest::Kind::kWrite) {
       prepared_bytes_ += request.length;
     }
@@ -80,6 +92,8 @@ class UringIo final : public AsyncIo {
   [[nodiscard]] std::size_t wait(std::span<IoResult> results, milliseconds timeout) noexcept override {
     const Clock::time_point deadline = Clock::now() + std::min<milliseconds>(timeout, kWaitMax);
     for (reap(); done_.empty() && !woken_; reap()) {
+      prepare_writes();
+      prepare_failed();
       watch_event();
       const Clock::duration left = deadline - Clock::now();
       if (left <= Clock::duration::zero()) break;
@@ -88,7 +102,7 @@ class UringIo final : public AsyncIo {
       const int answer = io_uring_submit_and_wait_timeout(&ring_, &unused, 1, &time, nullptr);
       if (answer == -EAGAIN || answer == -EBUSY || answer == -ENOMEM) pause(deadline);
     }
-    if (io_uring_sq_ready(&ring_) > 0) hand_over();
+    if (io_uring_sq_ready(&ring_) > 0 || !writes_.empty() || !failed_.empty()) hand_over();
     woken_ = false;
     const std::size_t count = std::min(results.size(), done_.size());
     const auto end = done_.begin() + static_cast<std::ptrdiff_t>(count);
@@ -103,20 +117,27 @@ class UringIo final : public AsyncIo {
   }
 
  private:
-  explicit UringIo(std::size_t depth) : tokens_(depth) {
+  struct Slot {
+    IoRequest request;
+    std::uint32_t next = kNoSlot;  // of the writes that are made with it
+  };
+
+  explicit UringIo(std::size_t depth) : slots_(depth), vectors_(depth * kJoinedMax) {
     free_slots_.reserve(depth);
     done_.reserve(depth);
+    writes_.reserve(kJoinedMax);
+    failed_.reserve(depth);
     for (std::size_t i = depth; i > 0; --i) free_slots_.push_back(static_cast<std::uint32_t>(i - 1));
   }
 
   bool open() {
     event_ = ::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     if (event_ < 0) return false;
-    const auto entries = static_cast<unsigned>(std::clamp<std::size_t>(tokens_.size() + 1, 8, kEntriesMax));
+    const auto entries = static_cast<unsigned>(std::clamp<std::size_t>(slots_.size() + 1, 8, kEntriesMax));
     io_uring_params params{};
     params.flags = IORING_SETUP_CLAMP | IORING_SETUP_CQSIZE;
     params.cq_entries =
-        static_cast<unsigned>(std::clamp<std::size_t>(2 * tokens_.size(), 2 * entries, 8 * kEntriesMax));
+        static_cast<unsigned>(std::clamp<std::size_t>(2 * slots_.size(), 2 * entries, 8 * kEntriesMax));
     if (io_uring_queue_init_params(entries, &ring_, &params) != 0) return false;
     ring_open_ = true;
     // Of Linux 5.11; all operations are older.
@@ -141,7 +162,7 @@ class UringIo final : public AsyncIo {
   io_uring_sqe* next_entry() noexcept {
     io_uring_sqe* entry = io_uring_get_sqe(&ring_);
     while (entry == nullptr) {  // the queue is full
-      hand_over();
+      (void)io_uring_submit(&ring_);
       reap();  // while completions find no room, the kernel may take nothing
       entry = io_uring_get_sqe(&ring_);
       if (entry == nullptr) pause(Clock::now() + milliseconds(10));
@@ -149,7 +170,43 @@ class UringIo final : public AsyncIo {
     return entry;
   }
 
-  void prepare(const IoRequest& request, std::uint32_t slot) noexcept {
+  // Whether it is a write that goes on where the last of writes_ ends.
+  [[nodiscard]] bool continues_writes(const IoRequest& request) const noexcept {
+    if (request.kind != IoRequest::Kind::kWrite || writes_.empty() || writes_.size() == kJoinedMax) return false;
+    const IoRequest& last = slots_[writes_.back()].request;
+    return request.file == last.file && request.offset == last.offset + last.length;
+  }
+
+  void prepare_writes() noexcept {
+    if (writes_.empty()) return;
+    const std::uint32_t first = writes_.front();
+    if (writes_.size() == 1) {
+      prepare(first);
+    } else {
+      iovec* const vectors = &vectors_[first * kJoinedMax];
+      std::ranges::transform(writes_, vectors, [this](std::uint32_t number) {
+        const IoRequest& request = slots_[number].request;
+        return iovec{.iov_base = request.memory, .iov_len = request.length};
+      });
+      const IoRequest& request = slots_[first].request;
+      io_uring_sqe* entry = next_entry();
+      io_uring_prep_writev(entry, request.file, vectors, static_cast<unsigned>(writes_.size()), request.offset);
+      io_uring_sqe_set_data64(entry, first);
+    }
+    writes_.clear();
+  }
+
+  // Those that failed together are made alone.
+  void prepare_failed() noexcept {
+    while (!failed_.empty()) {
+      const std::uint32_t number = failed_.back();
+      failed_.pop_back();
+      prepare(number);
+    }
+  }
+
+  void prepare(std::uint32_t slot) noexcept {
+    const IoRequest& request = slots_[slot].request;
     io_uring_sqe* entry = next_entry();
     const auto length = static_cast<unsigned>(std::min(request.length, kLengthMax));
     switch (request.kind) {
@@ -180,6 +237,8 @@ class UringIo final : public AsyncIo {
 
   // What the kernel does not take now stays in the queue for the next time.
   void hand_over() noexcept {
+    prepare_writes();
+    prepare_failed();
     (void)io_uring_submit(&ring_);
     prepared_bytes_ = 0;
   }
@@ -208,19 +267,45 @@ class UringIo final : public AsyncIo {
         watching_ = false;
         take_wakes();
       } else {
-        const bool failed = result < 0;
-        done_.push_back({.token = tokens_[data],
-                         .error = failed ? -result : 0,
-                         .bytes = failed ? 0 : static_cast<std::size_t>(result)});
-        free_slots_.push_back(static_cast<std::uint32_t>(data));
+        finish(static_cast<std::uint32_t>(data), result);
       }
     }
   }
 
-  std::vector<std::uint64_t> tokens_;  // the callers', of what is under way, by slot
-  // These two never grow beyond what they reserve at first.
+  void finish(std::uint32_t first, int result) noexcept {
+    if (slots_[first].next == kNoSlot) {
+      finish_one(first, result);
+      return;
+    }
+    std::size_t bytes = 0;
+    for (std::uint32_t slot = first; slot != kNoSlot; slot = slots_[slot].next) bytes += slots_[slot].request.length;
+    const bool whole = result >= 0 && static_cast<std::size_t>(result) == bytes;
+    for (std::uint32_t slot = first; slot != kNoSlot;) {
+      const std::uint32_t next = std::exchange(slots_[slot].next, kNoSlot);
+      if (whole) {
+        finish_one(slot, static_cast<int>(slots_[slot].request.length));
+      } else {
+        failed_.push_back(slot);
+      }
+      slot = next;
+    }
+  }
+
+  void finish_one(std::uint32_t slot, int result) noexcept {
+    const bool failed = result < 0;
+    done_.push_back({.token = slots_[slot].request.token,
+                     .error = failed ? -result : 0,
+                     .bytes = failed ? 0 : static_cast<std::size_t>(result)});
+    free_slots_.push_back(slot);
+  }
+
+  std::vector<Slot> slots_;     // what is under way
+  std::vector<iovec> vectors_;  // kJoinedMax for each slot, in use by the first of the writes made together
+  // These never grow beyond what they reserve at first.
   std::vector<std::uint32_t> free_slots_;  // also those of done_
   std::vector<IoResult> done_;             // not handed out
+  std::vector<std::uint32_t> writes_;      // not prepared yet, one behind the other in the file
+  std::vector<std::uint32_t> failed_;      // to be made alone
   io_uring ring_{};
   bool ring_open_ = false;
   int event_ = -1;

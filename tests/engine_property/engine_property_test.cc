@@ -50,8 +50,7 @@ constexpr std::array<std::size_t, 4> kOperationsInProgram = {40, 120, 300, 900};
 constexpr std::size_t kShrinkAttemptsMax = 20'000;
 
 std::size_t operations_wanted() {
-  return environment_number("CAIRN_ENGINE_OPERATIONS",
-                            is_slow_build() ? 160'000 : kOptimized ? 3'000'000 : 400'000);
+  return environment_number("CAIRN_ENGINE_OPERATIONS", is_slow_build() ? 160'000 : kOptimized ? 3'000'000 : 400'000);
 }
 
 std::vector<std::uint8_t> program_of_seed(std::uint64_t seed) {

@@ -197,6 +197,29 @@ TEST_P(AsyncIoTest, ManyMayBeUnderWayAndEachHasItsOwnResult) {
   EXPECT_EQ(read, written);
 }
 
+TEST_P(AsyncIoTest, OfWritesOneBehindTheOtherOneThatFailsFailsAlone) {
+  constexpr std::size_t kWrites = 20;
+  constexpr std::size_t kFailing = 5;
+  void* const forbidden = ::mmap(nullptr, kPage, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  ASSERT_NE(forbidden, MAP_FAILED);
+  std::vector<Pages> written;
+  for (std::size_t i = 0; i < kWrites; ++i) written.push_back(Pages::numbered(1, i));
+  for (std::size_t i = 0; i < kWrites; ++i) {
+    IoRequest request = write_request(scratch_.file(), i, written[i], i);
+    if (i == kFailing) request.memory = static_cast<std::byte*>(forbidden);
+    io_->submit(request);
+  }
+  for (const IoResult& result : results_of(*io_, kWrites)) {
+    EXPECT_EQ(result.error, result.token == kFailing ? EFAULT : 0) << result.token;
+    EXPECT_EQ(result.bytes, result.token == kFailing ? 0 : kPage) << result.token;
+  }
+  for (std::size_t i = 0; i < kWrites; ++i) {
+    if (i == kFailing) continue;
+    EXPECT_EQ(scratch_.read(1, i), written[i]) << i;
+  }
+  ::munmap(forbidden, kPage);
+}
+
 TEST_P(AsyncIoTest, ResultsThatDoNotFitComeWithTheNextWait) {
   Pages pages(1);
   for (std::size_t i = 0; i < 5; ++i) io_->submit(write_request(scratch_.file(), i, pages, i));
