@@ -195,7 +195,7 @@ struct StoredSnapshot {
   TierKey parent = 0;  // of the last full block before its end; 0: there is none
   AdapterId adapter_id = 0;
   SessionHash session_hash = 0;
-  std::span<const TokenId> tokens;  // those after the parent: fewer than block_size
+  std::span<const TokenId> tokens;  // those after the parent: fewer than block_size, but all of them without a parent
 };
 
 class RadixTree final : public PrefixCache {
@@ -418,7 +418,9 @@ class RadixTree final : public PrefixCache {
   // reused until it is resident or stored again. False if no record has that key. O(log), and for the last record of
   // an edge the distance to the one before it.
   bool forget_tier_key(TierKey key);
-  // A spill of a snapshot says what it is: for the store. None if no snapshot is spilled under that key.
+  // A spill of a snapshot says what it is: for the store. None if no snapshot is spilled under that key. With
+  // `from_start` it hangs on no block, and its tokens are all of them: for models that have no blocks. O(tokens
+  // given).
   struct SpilledSnapshot {
     StoredSnapshot::Kind kind = StoredSnapshot::Kind::kPlain;
     AdapterId adapter_id = 0;
@@ -427,7 +429,7 @@ class RadixTree final : public PrefixCache {
     std::size_t first_token = 0;  // tokens before its own
     std::vector<TokenId> tokens;  // those after the parent
   };
-  [[nodiscard]] std::optional<SpilledSnapshot> spilled_snapshot(TierKey key);
+  [[nodiscard]] std::optional<SpilledSnapshot> spilled_snapshot(TierKey key, bool from_start = false);
 
   // promote_snapshot, and a pin on it in the same step: invalid if there is no such snapshot.
   [[nodiscard]] SnapshotPin promote_and_pin(TierKey key, SnapshotId new_slot);
@@ -435,7 +437,7 @@ class RadixTree final : public PrefixCache {
   // For the start: what a store has. Parents before children, blocks before the snapshots on them. False, and nothing
   // is registered: no block of that adapter has a record with the key `parent`; the key is taken, or the place by
   // another; the session has such a snapshot already, or is 0 for one of a session. Throws std::invalid_argument: a
-  // key that is 0, or not below first_tier_key; the wrong number of tokens. O(log).
+  // key that is 0, or not below first_tier_key; the wrong number of tokens. O(log + tokens given).
   bool register_stored_block(const StoredBlock& block);
   bool register_spilled_snapshot(const StoredSnapshot& snapshot);
 

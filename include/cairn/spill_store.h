@@ -46,6 +46,9 @@ struct SpillLayout {
   std::size_t block_size = 16;     // tokens in a KV block
   std::size_t block_bytes = 0;     // payload of a block; 0: no attention layers
   std::size_t snapshot_bytes = 0;  // payload of a snapshot; 0: no recurrent layers
+  // Tokens that a record has room for, if more than block_size. For purely recurrent models: a snapshot of more tokens
+  // is not found after a restart. 4 bytes each, in every record.
+  std::size_t record_tokens = 0;
 };
 
 enum class RecordKind : std::uint8_t { kBlock = 1, kPlainSnapshot = 2, kTail = 3, kTailSibling = 4 };
@@ -60,8 +63,8 @@ struct RecordMedium {
 };
 
 // What a record is. Its own tokens follow those of its parent: block_size of them for a block, fewer for a snapshot,
-// which hangs at the last full block before it. `media` tells what those of `tokens` stand for that begin a medium;
-// their ids mean nothing outside of the process.
+// which hangs at the last full block before it; where there are no blocks, all that come before it. `media` tells what
+// those of `tokens` stand for that begin a medium; their ids mean nothing outside of the process.
 struct RecordLineage {
   RecordKind kind = RecordKind::kBlock;
   std::string adapter{};  // empty: the base model. At most kNameBytesMax
@@ -120,6 +123,8 @@ class SpillBuffers {
   [[nodiscard]] SpillBufferPtr allocate(RecordKind kind) noexcept;
 
   [[nodiscard]] const SpillLayout& layout() const noexcept;
+  // Whether a record has room for it.
+  [[nodiscard]] bool fits(const RecordLineage& lineage) const noexcept;
   [[nodiscard]] std::size_t header_bytes() const noexcept;                 // a multiple of SpillBuffer::kAlignment
   [[nodiscard]] std::size_t record_bytes(RecordKind kind) const noexcept;  // the same; header and payload
   [[nodiscard]] std::size_t bytes_max() const noexcept;

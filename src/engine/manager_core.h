@@ -159,6 +159,7 @@ class ManagerCore : public std::enable_shared_from_this<ManagerCore> {
   void announce(BlockSpills& victims) noexcept CAIRN_REQUIRES(leaving_);
   void store_victim(const BlockSpill& victim, std::span<const TokenId> tokens) noexcept;
   bool spill_snapshot(TierKey key, SnapshotId slot) noexcept;
+  [[nodiscard]] std::optional<RecordLineage> snapshot_lineage(TierKey key, bool from_start);
   void recover();
   [[nodiscard]] bool recover_block(const SpillStore::Recovered& record);
   [[nodiscard]] bool recover_snapshot(const SpillStore::Recovered& record);

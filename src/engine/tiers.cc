@@ -138,19 +138,26 @@ std::optional<TierEvict> ManagerCore::take_snapshot() {
   return victim;
 }
 
+// None if it was swept or replaced meanwhile, or nobody can find it any more.
+std::optional<RecordLineage> ManagerCore::snapshot_lineage(TierKey key, bool from_start) {
+  const auto snapshot = tree_.spilled_snapshot(key, from_start);
+  RecordLineage lineage;
+  if (!snapshot || !describe(snapshot->adapter_id, snapshot->tokens, adapters_, media_, lineage)) return std::nullopt;
+  lineage.kind = record_kind(snapshot->kind);
+  lineage.parent = snapshot->parent;
+  lineage.first_token = snapshot->first_token;
+  lineage.session = snapshot->session_hash;
+  return lineage;
+}
+
 // Takes over the slot. Whether the snapshot is on its way.
 bool ManagerCore::spill_snapshot(TierKey key, SnapshotId slot) noexcept {
   try {
-    // None if it was swept or replaced meanwhile.
-    const auto snapshot = tree_.spilled_snapshot(key);
-    RecordLineage lineage;
-    if (snapshot && describe(snapshot->adapter_id, snapshot->tokens, adapters_, media_, lineage)) {
-      lineage.kind = record_kind(snapshot->kind);
-      lineage.parent = snapshot->parent;
-      lineage.first_token = snapshot->first_token;
-      lineage.session = snapshot->session_hash;
-      return spiller_->spill_snapshot(key, std::move(lineage), slot, options_.snapshots);
-    }
+    // Without blocks to hang on it has all of its tokens with it. One of too many is stored for this process alone.
+    const bool from_start = options_.blocks == nullptr;
+    std::optional<RecordLineage> lineage = snapshot_lineage(key, from_start);
+    if (lineage && from_start && !options_.store->buffers()->fits(*lineage)) lineage = snapshot_lineage(key, false);
+    if (lineage) return spiller_->spill_snapshot(key, *std::move(lineage), slot, options_.snapshots);
   } catch (const std::bad_alloc&) {  // NOLINT(bugprone-empty-catch)
     // Without a record, then.
   }
@@ -249,7 +256,7 @@ bool ManagerCore::recover_block(const SpillStore::Recovered& record) {
 
 bool ManagerCore::recover_snapshot(const SpillStore::Recovered& record) {
   const std::optional<Identified> ids = identify(record.lineage, adapters_, media_);
-  if (!ids || ids->tokens.size() >= block_size()) return false;
+  if (!ids) return false;
   return tree_.register_spilled_snapshot({.kind = snapshot_kind(record.lineage.kind),
                                           .key = record.key,
                                           .parent = record.lineage.parent,

@@ -97,7 +97,7 @@ class Index {
   BlockSpills save_chain(Position at, AdapterId adapter_id, std::uint64_t epoch, const Saving& what);
   BlockSpills save_all(std::size_t num_blocks, std::size_t min_tokens);
   bool forget_record(TierKey key);  // of a block or a snapshot
-  std::optional<RadixTree::SpilledSnapshot> spilled_snapshot(TierKey key);
+  std::optional<RadixTree::SpilledSnapshot> spilled_snapshot(TierKey key, bool from_start);
   // They throw std::invalid_argument for a key that is 0 or could be given out yet.
   bool register_block(const StoredBlock& block);
   bool register_snapshot(const StoredSnapshot& snapshot);
@@ -173,6 +173,7 @@ class Index {
   bool look(std::span<const TokenId> tokens, const ReadOptions& options, StoredBlocks stored,
             RadixTree::Peek& peeked) const;
   void check_registered_key(TierKey key) const CAIRN_REQUIRES(writer_);
+  [[nodiscard]] std::vector<TokenId> path_tokens(Position at) const CAIRN_REQUIRES(writer_);
   [[nodiscard]] std::size_t full_blocks(const Insert& what) const;
   [[nodiscard]] std::uint64_t epoch_in_commit(AdapterId adapter_id) const;
   void check_slot_is_free(const char* argument, SnapshotId slot) const;

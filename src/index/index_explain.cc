@@ -8,7 +8,10 @@ namespace cairn {
 
 std::vector<TokenId> Index::tokens_of(Position at, AdapterId adapter_id, std::uint64_t epoch) const {
   const MutexLock lock(writer_);
-  if (at == Position{} || epoch != epoch_in_commit(adapter_id)) return {};
+  return epoch == epoch_in_commit(adapter_id) ? path_tokens(at) : std::vector<TokenId>{};
+}
+
+std::vector<TokenId> Index::path_tokens(Position at) const {
   std::vector<TokenId> tokens(trie_.depth(at) * block_size());
   for (; at.edge != kTop; at = trie_.edges()[at.edge].parent()) {
     const Edge& edge = trie_.edges()[at.edge];

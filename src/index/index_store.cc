@@ -55,7 +55,7 @@ bool Index::forget_record(TierKey key) {
   return true;
 }
 
-std::optional<RadixTree::SpilledSnapshot> Index::spilled_snapshot(TierKey key) {
+std::optional<RadixTree::SpilledSnapshot> Index::spilled_snapshot(TierKey key, bool from_start) {
   const Writing writing(*this);
   const auto index = snapshots_.find_key(key);
   if (index == SnapshotTable::kNone) return std::nullopt;
@@ -64,6 +64,11 @@ std::optional<RadixTree::SpilledSnapshot> Index::spilled_snapshot(TierKey key) {
   spilled.kind = snapshot.kind;
   spilled.adapter_id = snapshot.adapter_id;
   spilled.session_hash = snapshot.session;
+  if (from_start) {
+    spilled.tokens = path_tokens(snapshot.at);
+    spilled.tokens.insert(spilled.tokens.end(), snapshot.residual.begin(), snapshot.residual.end());
+    return spilled;
+  }
   spilled.first_token = snapshot.tokens - snapshot.residual.size();
   spilled.tokens = snapshot.residual;
   trie_.keys().reserve(1);

@@ -443,8 +443,8 @@ bool RadixTree::forget_tier_key(TierKey key) {
   return impl_->index.forget_record(key);
 }
 
-std::optional<RadixTree::SpilledSnapshot> RadixTree::spilled_snapshot(TierKey key) {
-  return impl_->index.spilled_snapshot(key);
+std::optional<RadixTree::SpilledSnapshot> RadixTree::spilled_snapshot(TierKey key, bool from_start) {
+  return impl_->index.spilled_snapshot(key, from_start);
 }
 
 SnapshotPin RadixTree::promote_and_pin(TierKey key, SnapshotId new_slot) {
@@ -460,7 +460,7 @@ bool RadixTree::register_stored_block(const StoredBlock& block) {
 }
 
 bool RadixTree::register_spilled_snapshot(const StoredSnapshot& snapshot) {
-  if (snapshot.tokens.size() >= impl_->block_size) {
+  if (snapshot.parent != 0 && snapshot.tokens.size() >= impl_->block_size) {
     refuse("tokens", std::to_string(snapshot.tokens.size()) +
                          " given; those after the last full block are fewer than " +
                          std::to_string(impl_->block_size));

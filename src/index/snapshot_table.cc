@@ -415,18 +415,16 @@ void SnapshotTable::promote(const Gate::Closed&, Index index, SnapshotId slot) {
   by_slot_.emplace(slot, index);
 }
 
-bool SnapshotTable::add_spilled(Position at, const StoredSnapshot& stored, Stamp now) {
-  if (find_place(at, stored.adapter_id, stored.tokens) != kNone) return false;
+bool SnapshotTable::add_spilled(Position parent, const StoredSnapshot& stored, Stamp now) {
   if (stored.kind == SnapshotKind::kTail && has_tail(stored.session_hash)) return false;
   if (stored.kind == SnapshotKind::kTailSibling && has_sibling(stored.session_hash)) return false;
+  const auto residual = stored.tokens.last(stored.tokens.size() % block_size());
   Snapshot snapshot;
-  snapshot.at = at;
-  snapshot.residual.assign(stored.tokens.begin(), stored.tokens.end());
+  snapshot.residual.assign(residual.begin(), residual.end());
   snapshot.adapter_id = stored.adapter_id;
-  snapshot.tokens = boundary_tokens(at) + stored.tokens.size();
+  snapshot.tokens = boundary_tokens(parent) + stored.tokens.size();
   snapshot.session = stored.session_hash;
   snapshot.stamp = now;
-  snapshot.place_hash = place_key(at, stored.adapter_id, stored.tokens).hash;
   snapshot.kind = stored.kind;
   snapshot.live = true;
   snapshot.key = stored.key;
@@ -435,8 +433,16 @@ bool SnapshotTable::add_spilled(Position at, const StoredSnapshot& stored, Stamp
     make_room_for_one();
     make_room(by_key_, 1);
   }
-  trie_.add_anchor_at(at);
+  const bool has_path = stored.tokens.size() < block_size();
+  if (has_path) trie_.add_anchor_at(parent);
+  const Position at = has_path ? parent : trie_.add_anchor(stored.adapter_id, stored.tokens);
+  if (find_place(at, stored.adapter_id, residual) != kNone) {
+    trie_.drop_anchor(Gate::Closed(gate_), at);
+    return false;
+  }
   hold_edge(at);
+  snapshot.at = at;
+  snapshot.place_hash = place_key(at, stored.adapter_id, residual).hash;
   const Gate::Closed closed(gate_);
   snapshot.use_number = ++uses_;  // readers count, too
   const Index index = first_free_;

@@ -159,10 +159,10 @@ class SnapshotTable {
   TierKey spill(const Gate::Closed&, Index index) noexcept;
   [[nodiscard]] Index find_key(TierKey key) const;
   void promote(const Gate::Closed&, Index index, SnapshotId slot);  // allocates
-  // One that was spilled before the process started, under a key that no other snapshot has, at `at`, where tokens are
-  // kept. False, and nothing changes, if there is one at this place, or if the session has one of its kind. Closes the
-  // gate. Allocates.
-  bool add_spilled(Position at, const StoredSnapshot& stored, Stamp now);
+  // One that was spilled before the process started, under a key that no other snapshot has. Its tokens follow those
+  // of `parent`, which is the top if they are as many as a block or more. False, and nothing changes, if there is one
+  // at this place, or if the session has one of its kind. Closes the gate. Allocates.
+  bool add_spilled(Position parent, const StoredSnapshot& stored, Stamp now);
   [[nodiscard]] std::vector<TierKey> take_orphaned(const Gate::Closed&) noexcept {
     return std::exchange(orphaned_, {});
   }

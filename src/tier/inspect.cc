@@ -68,7 +68,7 @@ StoreMeta read_meta(const File& directory, const std::string& path) {
   bytes.resize(read_at(file, path + "/" + kMetaName, 0, bytes));
   std::optional<StoreMeta> meta = decode_meta(bytes);
   const auto is_sane = [](const SpillLayout& layout) {
-    return layout.block_size <= kBytesMax && layout.block_bytes <= kBytesMax && layout.snapshot_bytes <= kBytesMax;
+    return std::max({layout.block_size, layout.record_tokens, layout.block_bytes, layout.snapshot_bytes}) <= kBytesMax;
   };
   if (!meta || !is_sane(meta->layout)) {
     throw std::runtime_error(path + "/" + kMetaName + ": is damaged or of another version");

@@ -47,6 +47,10 @@ constexpr std::size_t kTexts = 136;
 
 constexpr std::size_t kMediumBytes = 24;
 
+std::size_t tokens_max(const SpillLayout& layout) noexcept {
+  return std::max(layout.block_size, layout.record_tokens);
+}
+
 std::size_t fingerprint_bytes(const ModelFingerprint& fingerprint) noexcept {
   return fingerprint.weights.size() + fingerprint.kv_type.size() + fingerprint.layout.size();
 }
@@ -177,7 +181,7 @@ std::optional<RecordLineage> decode_lineage(const SpillLayout& layout, std::span
 
 std::size_t record_header_bytes(const SpillLayout& layout) noexcept {
   return round_up_to_alignment(at::kTexts + fingerprint_bytes(layout.fingerprint) + 2 * RecordLineage::kNameBytesMax +
-                               layout.block_size * sizeof(TokenId) + kMediaMin * kMediumBytes);
+                               tokens_max(layout) * sizeof(TokenId) + kMediaMin * kMediumBytes);
 }
 
 std::size_t record_payload_bytes(const SpillLayout& layout, RecordKind kind) noexcept {
@@ -187,7 +191,7 @@ std::size_t record_payload_bytes(const SpillLayout& layout, RecordKind kind) noe
 bool fits_header(const SpillLayout& layout, const RecordLineage& lineage) noexcept {
   if (lineage.adapter.size() > RecordLineage::kNameBytesMax) return false;
   if (lineage.tenant_salt.size() > RecordLineage::kNameBytesMax) return false;
-  if (lineage.tokens.size() > layout.block_size) return false;
+  if (lineage.tokens.size() > tokens_max(layout)) return false;
   if (lineage.media.size() > std::numeric_limits<std::uint16_t>::max()) return false;
   const std::size_t bytes = at::kTexts + fingerprint_bytes(layout.fingerprint) + lineage.adapter.size() +
                             lineage.tenant_salt.size() + lineage.tokens.size() * sizeof(TokenId) +

@@ -32,6 +32,11 @@ void check_layout(const SpillLayout& layout) {
   if (layout.block_size > 65'536) {
     refuse("SpillLayout::block_size", std::to_string(layout.block_size) + " is more than 65536");
   }
+  constexpr std::size_t kRecordTokensMax = std::size_t{1} << 20;
+  if (layout.record_tokens > kRecordTokensMax) {
+    refuse("SpillLayout::record_tokens",
+           std::to_string(layout.record_tokens) + " is more than " + std::to_string(kRecordTokensMax));
+  }
   if (layout.block_bytes == 0 && layout.snapshot_bytes == 0) {
     refuse("SpillLayout::block_bytes and snapshot_bytes", "must not both be 0");
   }
@@ -177,6 +182,9 @@ SpillBufferPtr SpillBuffers::allocate(RecordKind kind) noexcept {
 
 const SpillLayout& SpillBuffers::layout() const noexcept {
   return impl_->layout();
+}
+bool SpillBuffers::fits(const RecordLineage& lineage) const noexcept {
+  return fits_header(impl_->layout(), lineage);
 }
 std::size_t SpillBuffers::header_bytes() const noexcept {
   return impl_->header_bytes();

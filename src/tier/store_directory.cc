@@ -36,11 +36,13 @@ constexpr std::size_t kLayoutBytes = 52;
 constexpr std::size_t kTexts = 56;
 }  // namespace at
 constexpr std::size_t kMetaBytes = 512;
+constexpr std::size_t kRecordTokensAt = 480;  // behind the longest texts
 constexpr std::size_t kChecksumAt = kMetaBytes - sizeof(XXH128_hash_t);
 
 std::string layout_text(const SpillLayout& layout) {
   return "block_size=" + std::to_string(layout.block_size) + ", block_bytes=" + std::to_string(layout.block_bytes) +
-         ", snapshot_bytes=" + std::to_string(layout.snapshot_bytes);
+         ", snapshot_bytes=" + std::to_string(layout.snapshot_bytes) +
+         ", record_tokens=" + std::to_string(layout.record_tokens);
 }
 
 bool write_fully(int file, std::span<const std::byte> bytes) {
@@ -79,6 +81,7 @@ std::vector<std::byte> encode_meta(const StoreMeta& meta) {
   store_little_endian<std::uint64_t>(to + at::kBlockSize, meta.layout.block_size);
   store_little_endian<std::uint64_t>(to + at::kBlockBytes, meta.layout.block_bytes);
   store_little_endian<std::uint64_t>(to + at::kSnapshotBytes, meta.layout.snapshot_bytes);
+  store_little_endian<std::uint64_t>(to + kRecordTokensAt, meta.layout.record_tokens);
   std::size_t end = at::kTexts;
   for (auto [text, field] : {std::pair{&fingerprint.weights, at::kWeightsBytes},
                              {&fingerprint.kv_type, at::kKvTypeBytes},
@@ -110,12 +113,13 @@ std::optional<StoreMeta> decode_meta(std::span<const std::byte> bytes) {
   meta.layout.block_size = load_little_endian<std::uint64_t>(from + at::kBlockSize);
   meta.layout.block_bytes = load_little_endian<std::uint64_t>(from + at::kBlockBytes);
   meta.layout.snapshot_bytes = load_little_endian<std::uint64_t>(from + at::kSnapshotBytes);
+  meta.layout.record_tokens = load_little_endian<std::uint64_t>(from + kRecordTokensAt);
   std::size_t end = at::kTexts;
   for (auto [text, field] : {std::pair{&fingerprint.weights, at::kWeightsBytes},
                              {&fingerprint.kv_type, at::kKvTypeBytes},
                              {&fingerprint.layout, at::kLayoutBytes}}) {
     const std::size_t size = load_little_endian<std::uint16_t>(from + field);
-    if (size > kChecksumAt - end) return std::nullopt;
+    if (size > kRecordTokensAt - end) return std::nullopt;
     text->assign(size, '\0');
     std::memcpy(text->data(), from + end, size);
     end += size;

@@ -137,7 +137,7 @@ class UringIo final : public AsyncIo {
     io_uring_params params{};
     params.flags = IORING_SETUP_CLAMP | IORING_SETUP_CQSIZE;
     params.cq_entries =
-        static_cast<unsigned>(std::clamp<std::size_t>(2 * slots_.size(), 2 * entries, 8 * kEntriesMax));
+        static_cast<unsigned>(std::clamp<std::size_t>(2 * slots_.size(), 2 * std::size_t{entries}, 8 * kEntriesMax));
     if (io_uring_queue_init_params(entries, &ring_, &params) != 0) return false;
     ring_open_ = true;
     // Of Linux 5.11; all operations are older.

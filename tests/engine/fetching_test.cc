@@ -517,5 +517,41 @@ TEST_F(HybridFetchingTest, APurelyRecurrentModelFetchesItsState) {
   lease.abandon();
 }
 
+TEST_F(HybridFetchingTest, APurelyRecurrentModelGoesOnFromItsStatesAfterARestart) {
+  const Sizes sizes{.blocks = 0, .slots = 3, .record_tokens = 10};
+  start(sizes);
+  const Request turn{.tokens = prompt_, .session = 5, .adapter = "a", .adapter_generation = 2};
+  cache(turn, {4, 8});
+  manager().save(std::chrono::seconds(10));
+  restart(sizes);
+  EXPECT_EQ(stats().recovered_snapshots, 2U);
+  {
+    const Lease stranger = admit({.tokens = prompt_, .session = 6});
+    EXPECT_EQ(stranger.first_token_to_compute(), 0U) << "of the base model";
+  }
+  const Lease lease = admit(turn);
+  EXPECT_EQ(lease.first_token_to_compute(), 8U);
+  check(lease, turn);
+}
+
+TEST_F(HybridFetchingTest, AStateOfMoreTokensThanARecordHasRoomForIsFoundUntilTheEnd) {
+  const Sizes sizes{.blocks = 0, .slots = 2, .record_tokens = 7};
+  start(sizes, {.capture_tails = false});
+  cache(request_, {4, 8});
+  manager().save(std::chrono::seconds(10));
+  push_out_states();
+  {
+    const Lease lease = admit(request_);
+    EXPECT_EQ(lease.first_token_to_compute(), 8U);
+    check(lease, request_);
+  }
+  manager().save(std::chrono::seconds(10));
+  restart(sizes, {.capture_tails = false});
+  EXPECT_GE(stats().useless_records, 1U);
+  const Lease lease = admit(request_);
+  EXPECT_EQ(lease.first_token_to_compute(), 4U);
+  check(lease, request_);
+}
+
 }  // namespace
 }  // namespace cairn

@@ -27,6 +27,7 @@ class TiersTest : public ::testing::Test {
     std::size_t blocks = 8;  // 0: no attention layers
     std::size_t slots = 0;   // 0: no recurrent layers
     std::shared_ptr<Device> device{};
+    std::size_t record_tokens = 0;
   };
 
   static constexpr std::size_t kBlockBytes = kBlockSize * sizeof(std::uint64_t);
@@ -47,7 +48,8 @@ class TiersTest : public ::testing::Test {
                    : std::make_shared<HeldStore>(SpillLayout{.fingerprint = {.weights = "w"},
                                                              .block_size = kBlockSize,
                                                              .block_bytes = sizes.blocks > 0 ? kBlockBytes : 0,
-                                                             .snapshot_bytes = sizes.slots > 0 ? kSlotBytes : 0});
+                                                             .snapshot_bytes = sizes.slots > 0 ? kSlotBytes : 0,
+                                                             .record_tokens = sizes.record_tokens});
     options.block_size = kBlockSize;
     options.blocks = blocks_;
     options.snapshots = slots_;

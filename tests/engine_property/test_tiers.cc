@@ -36,7 +36,8 @@ SpillLayout layout_of(const EngineSettings& settings) {
   return {.fingerprint = {.weights = "those of the verifying model", .kv_type = "u64", .layout = "shards"},
           .block_size = settings.block_size,
           .block_bytes = settings.blocks > 0 ? settings.block_size * replay::kKvBytesPerToken : 0,
-          .snapshot_bytes = settings.slots > 0 ? settings.shards * kShardBytes : 0};
+          .snapshot_bytes = settings.slots > 0 ? settings.shards * kShardBytes : 0,
+          .record_tokens = settings.blocks > 0 ? 0 : settings.tokens_max / 2};
 }
 
 }  // namespace

@@ -74,8 +74,9 @@ void Lockstep::save_blocks(const Operation& operation) {
 
 void Lockstep::spilled_snapshot(const Operation& operation) {
   const TierKey key = key_for(operation);
-  caches_.both([&] { return call_text("spilled_snapshot", key); },
-               [&](auto& cache) { return cache.spilled_snapshot(key); });
+  const bool from_start = operation.extra % 2 == 1;
+  caches_.both([&] { return call_text("spilled_snapshot", key, from_start); },
+               [&](auto& cache) { return cache.spilled_snapshot(key, from_start); });
 }
 
 void Lockstep::register_block(const Operation& operation) {
@@ -97,7 +98,9 @@ void Lockstep::register_snapshot(const Operation& operation) {
   snapshot.parent = operation.extra % 2 == 0 ? record_for(operation) : 0;
   snapshot.adapter_id = operation.adapter_id();
   snapshot.session_hash = operation.session();
-  snapshot.tokens = std::span(tokens).first(std::min(operation.extra / 4 % (block_size() + 1), tokens.size()));
+  const bool whole = snapshot.parent == 0 && operation.extra / 2 % 2 == 0;
+  const std::size_t wanted = whole ? tokens.size() : operation.extra / 4 % (block_size() + 1);
+  snapshot.tokens = std::span(tokens).first(std::min(wanted, tokens.size()));
   const auto registered = caches_.both(
       [&] {
         return call_text("register_spilled_snapshot", snapshot.key, snapshot.parent, snapshot.adapter_id,

@@ -133,7 +133,7 @@ class NaivePrefixCache final : public PrefixCache {
   // Violation.
   void take_over_saved(const BlockSpills& saved, std::size_t num_blocks, std::size_t min_tokens);
   bool forget_tier_key(TierKey key);
-  std::optional<RadixTree::SpilledSnapshot> spilled_snapshot(TierKey key);
+  std::optional<RadixTree::SpilledSnapshot> spilled_snapshot(TierKey key, bool from_start = false);
   Pin promote_and_pin(TierKey key, SnapshotId new_slot);
   bool register_stored_block(const StoredBlock& block);
   bool register_spilled_snapshot(const StoredSnapshot& snapshot);

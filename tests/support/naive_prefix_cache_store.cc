@@ -184,7 +184,7 @@ bool NaivePrefixCache::forget_tier_key(TierKey key) {
   return true;
 }
 
-std::optional<RadixTree::SpilledSnapshot> NaivePrefixCache::spilled_snapshot(TierKey key) {
+std::optional<RadixTree::SpilledSnapshot> NaivePrefixCache::spilled_snapshot(TierKey key, bool from_start) {
   const auto found = find_spilled(key);
   if (found == snapshots_.end()) return std::nullopt;
   const auto& [place, snapshot] = *found;
@@ -194,6 +194,10 @@ std::optional<RadixTree::SpilledSnapshot> NaivePrefixCache::spilled_snapshot(Tie
                                                 : StoredSnapshot::Kind::kTailSibling;
   spilled.adapter_id = place.adapter_id;
   spilled.session_hash = snapshot.session;
+  if (from_start) {
+    spilled.tokens = place.tokens;
+    return spilled;
+  }
   Place parent = place;
   parent.tokens.resize(place.tokens.size() / options_.block_size * options_.block_size);
   spilled.first_token = parent.tokens.size();
@@ -227,7 +231,9 @@ bool NaivePrefixCache::register_stored_block(const StoredBlock& block) {
 }
 
 bool NaivePrefixCache::register_spilled_snapshot(const StoredSnapshot& snapshot) {
-  if (snapshot.tokens.size() >= options_.block_size) throw std::invalid_argument("tokens must be less than a block");
+  if (snapshot.parent != 0 && snapshot.tokens.size() >= options_.block_size) {
+    throw std::invalid_argument("tokens must be less than a block");
+  }
   if (snapshot.parent == 0 && snapshot.tokens.empty()) throw std::invalid_argument("tokens must not be empty");
   if (snapshot.key == 0 || snapshot.key >= options_.first_tier_key) {
     throw std::invalid_argument("key must be an old one");

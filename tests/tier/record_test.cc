@@ -81,6 +81,19 @@ TEST(Record, KeepsTheLargestLineageThatFits) {
   EXPECT_GT(header.lineage.media.size(), kMediaMin);
 }
 
+TEST(Record, HasRoomForAsManyTokensAsTheLayoutSays) {
+  SpillLayout layout = example_layout();
+  layout.record_tokens = 3000;
+  RecordHeader header = example_header();
+  header.lineage.tokens.assign(layout.record_tokens, 7);
+  ASSERT_TRUE(fits_header(layout, header.lineage));
+  std::vector<std::byte> record(record_header_bytes(layout) + SpillBuffer::kAlignment);
+  encode_header(layout, header, checksum_payload(layout, record), record);
+  EXPECT_EQ(decode_header(layout, std::span(record).first(record_header_bytes(layout))), header);
+  header.lineage.tokens.push_back(7);
+  EXPECT_FALSE(fits_header(layout, header.lineage));
+}
+
 TEST(Record, DoesNotFitWithNamesTokensOrMediaThatAreTooMany) {
   RecordLineage lineage = example_header().lineage;
   EXPECT_TRUE(fits_header(example_layout(), lineage));

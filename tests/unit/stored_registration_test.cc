@@ -79,6 +79,28 @@ TEST_F(RegistrationTest, RegisteredSnapshotsAreFoundAsSpilled) {
   EXPECT_THAT(tree_.take_orphans(), ElementsAre(9)) << "the session's sibling is swept as ever";
 }
 
+TEST_F(RegistrationTest, ASnapshotWithoutBlocksBringsAllOfItsTokens) {
+  EXPECT_TRUE(register_snapshot(8, 0, "aaaa bbbb c", {.session = 2, .adapter = 5}, Kind::kTail));
+  EXPECT_TRUE(register_snapshot(9, 0, "aaaa", {.adapter = 5}));
+  EXPECT_FALSE(register_snapshot(10, 0, "aaaa", {.session = 3, .adapter = 5})) << "the place is taken";
+  EXPECT_TRUE(register_snapshot(10, 0, "aaaa dddd", {.adapter = 5}));
+  const Tokens prompt = tokens("aaaa bbbb cccc");
+  EXPECT_THAT(tree_.find(prompt, 12, {.session = 2, .adapter = 5}), IsSpilledTail(8, 9));
+  EXPECT_THAT(tree_.find(prompt, 12, {.session = 3, .adapter = 5}), IsSpilled(9, 4));
+  EXPECT_THAT(tree_.find(tokens("aaaa dddd"), 8, {.adapter = 5}), IsSpilled(10, 8));
+  EXPECT_THAT(tree_.stored(prompt), ElementsAre());
+
+  const auto whole = tree_.index().spilled_snapshot(8, true);
+  ASSERT_TRUE(whole);
+  EXPECT_EQ(whole->tokens, tokens("aaaa bbbb c"));
+  EXPECT_EQ(whole->parent, 0U);
+  EXPECT_EQ(whole->first_token, 0U);
+  EXPECT_EQ(tree_.index().spilled_snapshot(8)->tokens, tokens("c"));
+  EXPECT_TRUE(tree_.forget(8));
+  EXPECT_TRUE(tree_.forget(9));
+  EXPECT_THAT(tree_.find(tokens("aaaa dddd"), 8, {.adapter = 5}), IsSpilled(10, 8));
+}
+
 TEST_F(RegistrationTest, ASessionHasOneTailAndOneSibling) {
   EXPECT_TRUE(register_snapshot(8, 0, "a", {.session = 2}, Kind::kTail));
   EXPECT_FALSE(register_snapshot(9, 0, "b", {.session = 2}, Kind::kTail));
@@ -95,7 +117,7 @@ TEST_F(RegistrationTest, WhatCanNotBeIsRefused) {
   EXPECT_THROW(tree.register_stored_block({7, 0, 0, short_one}), std::invalid_argument);
   EXPECT_THROW(tree.register_spilled_snapshot({Kind::kPlain, 0, 0, 0, 0, short_one}), std::invalid_argument);
   EXPECT_THROW(tree.register_spilled_snapshot({Kind::kPlain, 100, 0, 0, 0, short_one}), std::invalid_argument);
-  EXPECT_THROW(tree.register_spilled_snapshot({Kind::kPlain, 7, 0, 0, 0, block}), std::invalid_argument);
+  EXPECT_THROW(tree.register_spilled_snapshot({Kind::kPlain, 7, 6, 0, 0, block}), std::invalid_argument);
   EXPECT_THROW(tree.register_spilled_snapshot({Kind::kPlain, 7, 0, 0, 0, {}}), std::invalid_argument);
   EXPECT_EQ(tree.validate(), "");
   EXPECT_EQ(tree.snapshot_count(), 0u);

@@ -161,6 +161,8 @@ std::string text(const TierReport& report) {
   fmt::format_to(into, "fingerprint  {}\n", printable(to_string(layout.fingerprint)));
   fmt::format_to(into, "layout       blocks of {} tokens, {} bytes each; snapshots of {} bytes\n", layout.block_size,
                  layout.block_bytes, layout.snapshot_bytes);
+  if (layout.record_tokens > 0)
+    fmt::format_to(into, "             records with room for {} tokens\n", layout.record_tokens);
   fmt::format_to(into, "incarnation  {}\n", inspector.incarnation());
   fmt::format_to(into, "on disk      {} bytes\n", inspector.disk_bytes());
   fmt::format_to(into, "generations  {} to {}\n", counts.oldest_generation, counts.newest_generation);
@@ -201,6 +203,7 @@ std::string json(const TierReport& report) {
                    {"block_size", layout.block_size},
                    {"block_bytes", layout.block_bytes},
                    {"snapshot_bytes", layout.snapshot_bytes},
+                   {"record_tokens", layout.record_tokens},
                    {"incarnation", inspector.incarnation()},
                    {"disk_bytes", inspector.disk_bytes()},
                    {"oldest_generation", counts.oldest_generation},
