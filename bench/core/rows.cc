@@ -22,6 +22,7 @@ constexpr Row kRows[] = {
     {16, "memory after evicting everything", memory_after_evicting},
     {17, "admit + finish of a resident 32,768-token prompt", admit_and_finish},
     {18, "a decode step behind a long prompt", decode_steps},
+    {19, "what size estimates and histograms add to admit + finish", watched_admissions},
 };
 
 }  // namespace

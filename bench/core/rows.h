@@ -40,6 +40,7 @@ CAIRN_BENCH_ROW(memory_per_block);
 CAIRN_BENCH_ROW(memory_after_evicting);
 CAIRN_BENCH_ROW(admit_and_finish);
 CAIRN_BENCH_ROW(decode_steps);
+CAIRN_BENCH_ROW(watched_admissions);
 #undef CAIRN_BENCH_ROW
 
 }  // namespace cairn::bench

@@ -241,7 +241,7 @@ class Lease::Body final : public Parkable {
   bool loading_failed_ = false;  // and there are no blocks to compute what is missing
 
   // For the manager's SizeEstimator.
-  std::vector<BlockId> sampled_;               // of the match
+  SizeEstimator::Sampled sampled_;             // of the match
   SizeEstimator::Asked asked_;                 // but not found
   std::optional<SizeEstimator::Chain> chain_;  // as far as is published, once anything is
 

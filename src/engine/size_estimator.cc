@@ -82,8 +82,8 @@ std::size_t SizeEstimator::marks_among(std::size_t first_depth, std::size_t bloc
   return up_to(first_depth + blocks) - up_to(first_depth);
 }
 
-std::vector<BlockId> SizeEstimator::find_sampled(std::span<const BlockId> matched) const noexcept {
-  std::vector<BlockId> found;
+SizeEstimator::Sampled SizeEstimator::find_sampled(std::span<const BlockId> matched) const noexcept {
+  Sampled found;
   if (!is_on()) return found;
   try {
     for (std::size_t depth = stride_ / 2; depth < matched.size(); depth += stride_) {
@@ -100,9 +100,15 @@ void SizeEstimator::use(std::span<const BlockId> sampled, std::size_t matched_bl
   asked_.add(marks_among(0, matched_blocks));
   if (sampled.empty()) return;
   const MutexLock lock(mutex_);
-  find_hashes(sampled);
-  for (const UseStack::Value hash : path_) count(hash);
+  if (std::ranges::equal(sampled, on_top_)) {
+    sampled_uses_ += sampled.size();
+    hits_[0] += sampled.size();
+    return;
+  }
+  find_path(sampled);
+  for (const Place& place : path_) count(place);
   raise_path();
+  note_on_top(sampled);
 }
 
 std::size_t SizeEstimator::resume_at(std::size_t blocks) const noexcept {
@@ -121,12 +127,14 @@ SizeEstimator::Chain SizeEstimator::resume(const Identity& identity, std::span<c
   return {.hash = found->second, .blocks = blocks.size(), .is_known = true};
 }
 
-void SizeEstimator::publish(Chain& chain, const Published& what, std::vector<BlockId>& sampled) noexcept {
+void SizeEstimator::publish(Chain& chain, const Published& what, Sampled& sampled) noexcept {
   if (!is_on() || !chain.is_known) return;
   std::vector<Mark> marks;
   try {
     marks.reserve(marks_among(chain.blocks, what.blocks.size()));
-    make_room(sampled, marks.capacity());
+    if (sampled.capacity() - sampled.size() < marks.capacity()) {
+      sampled.reserve(std::max(sampled.size() + marks.capacity(), 2 * sampled.capacity()));
+    }
   } catch (const std::bad_alloc&) {
     chain.is_known = false;
     return;
@@ -144,8 +152,9 @@ void SizeEstimator::publish(Chain& chain, const Published& what, std::vector<Blo
   if (marks.empty()) return;
   asked_.add(static_cast<std::uint64_t>(std::ranges::count_if(marks, &Mark::is_asked)));
   const MutexLock lock(mutex_);
+  on_top_.clear();
   for (const Mark& mark : marks) {
-    if (mark.is_asked && is_sampled(mark.hash)) count(mark.hash);
+    if (mark.is_asked && is_sampled(mark.hash)) count(find(mark.hash));
   }
   for (const Mark& mark : marks | std::views::reverse) {
     const bool is_in = is_sampled(mark.hash);
@@ -159,16 +168,16 @@ void SizeEstimator::publish(Chain& chain, const Published& what, std::vector<Blo
       continue;
     }
     sampled_.set(mark.block, is_in);
-    if (is_in) raise(mark.hash);
+    if (is_in) raise(find(mark.hash));
   }
-  find_hashes(sampled);
+  find_path(sampled);
   raise_path();  // what is above has been used no less recently
   for (const Mark& mark : marks) {
     if (is_sampled(mark.hash)) sampled.push_back(mark.block);
   }
 }
 
-void SizeEstimator::find_hashes(std::span<const BlockId> sampled) noexcept {
+void SizeEstimator::find_path(std::span<const BlockId> sampled) noexcept {
   path_.clear();
   try {
     path_.reserve(sampled.size());
@@ -176,28 +185,45 @@ void SizeEstimator::find_hashes(std::span<const BlockId> sampled) noexcept {
     return;
   }
   for (const BlockId block : sampled) {
-    if (const auto found = hashes_.find(block); found != hashes_.end()) path_.push_back(found->second);
+    if (const auto found = hashes_.find(block); found != hashes_.end()) path_.push_back(find(found->second));
   }
 }
 
-void SizeEstimator::count(UseStack::Value hash) noexcept {
+void SizeEstimator::count(const Place& place) noexcept {
   ++sampled_uses_;
-  if (const UseStack::Id id = stack_.find(hash); id != UseStack::kNoId) ++hits_[stack_.segment_of(id)];
+  if (place.id != UseStack::kNoId) ++hits_[stack_.segment_of(place.id)];
 }
 
-void SizeEstimator::raise(UseStack::Value hash) noexcept {
-  const UseStack::Id id = stack_.find(hash);
-  id == UseStack::kNoId ? stack_.add(hash) : stack_.raise(id);
+void SizeEstimator::raise(const Place& place) noexcept {
+  place.id == UseStack::kNoId ? stack_.add(place.hash) : stack_.raise(place.id);
 }
 
 // The deeper ones first: they are to be below those nearer to the start.
 void SizeEstimator::raise_path() noexcept {
-  for (const UseStack::Value hash : path_ | std::views::reverse) raise(hash);
+  bool are_places_true = true;
+  for (const Place& place : path_ | std::views::reverse) {
+    raise(are_places_true ? place : find(place.hash));
+    are_places_true = are_places_true && place.id != UseStack::kNoId;
+  }
+}
+
+void SizeEstimator::note_on_top(std::span<const BlockId> sampled) noexcept {
+  constexpr std::size_t kMost = 256;
+  on_top_.clear();
+  if (path_.size() != sampled.size() || path_.empty() || path_.size() > kMost) return;
+  const UseStack::Id lowest = stack_.find(path_.back().hash);
+  if (lowest == UseStack::kNoId || stack_.segment_of(lowest) != 0) return;
+  try {
+    on_top_.assign(sampled.begin(), sampled.end());
+  } catch (const std::bad_alloc&) {
+    on_top_.clear();
+  }
 }
 
 void SizeEstimator::forget(std::span<const BlockId> blocks) noexcept {
   if (!is_on() || blocks.empty()) return;
   const MutexLock lock(mutex_);
+  on_top_.clear();
   for (const BlockId block : blocks) {
     if (hashes_.erase(block) > 0) sampled_.set(block, false);
   }

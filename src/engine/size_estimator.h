@@ -17,6 +17,7 @@
 
 #include <array>
 #include <atomic>
+#include <boost/container/small_vector.hpp>
 #include <cstddef>
 #include <cstdint>
 #include <span>
@@ -52,8 +53,9 @@ class SizeEstimator {
 
   [[nodiscard]] bool is_on() const noexcept { return !sampled_.empty(); }
 
+  using Sampled = boost::container::small_vector<BlockId, 8>;
   // The marks of a match that are in the sample; without a lock. One load for each mark.
-  [[nodiscard]] std::vector<BlockId> find_sampled(std::span<const BlockId> matched) const noexcept;
+  [[nodiscard]] Sampled find_sampled(std::span<const BlockId> matched) const noexcept;
   // A request used a match of so many blocks with those marks, on which it holds uses.
   void use(std::span<const BlockId> sampled, std::size_t matched_blocks) noexcept;
 
@@ -73,7 +75,7 @@ class SizeEstimator {
     std::span<const BlockId> blocks;
     Asked asked;
   };
-  void publish(Chain& chain, const Published& what, std::vector<BlockId>& sampled) noexcept;
+  void publish(Chain& chain, const Published& what, Sampled& sampled) noexcept;
   // The blocks have left the cache; nobody else has their ids yet.
   void forget(std::span<const BlockId> blocks) noexcept;
 
@@ -99,12 +101,20 @@ class SizeEstimator {
   [[nodiscard]] std::size_t marks_among(std::size_t first_depth, std::size_t blocks) const noexcept;
   // By block.
   using Hashes = boost::unordered_flat_map<BlockId, UseStack::Value, IdHash>;
+  struct Place {
+    UseStack::Value hash = 0;
+    UseStack::Id id = UseStack::kNoId;  // until the stack gets a new one
+  };
+  [[nodiscard]] Place find(UseStack::Value hash) const noexcept CAIRN_REQUIRES(mutex_) {
+    return {.hash = hash, .id = stack_.find(hash)};
+  }
   // path_: those of a sequence, in order.
-  void find_hashes(std::span<const BlockId> sampled) noexcept CAIRN_REQUIRES(mutex_);
+  void find_path(std::span<const BlockId> sampled) noexcept CAIRN_REQUIRES(mutex_);
   // A prompt's use of one that is where it was before.
-  void count(UseStack::Value hash) noexcept CAIRN_REQUIRES(mutex_);
-  void raise(UseStack::Value hash) noexcept CAIRN_REQUIRES(mutex_);
+  void count(const Place& place) noexcept CAIRN_REQUIRES(mutex_);
+  void raise(const Place& place) noexcept CAIRN_REQUIRES(mutex_);
   void raise_path() noexcept CAIRN_REQUIRES(mutex_);
+  void note_on_top(std::span<const BlockId> sampled) noexcept CAIRN_REQUIRES(mutex_);
 
   // One bit for each block.
   class Bits {
@@ -139,7 +149,10 @@ class SizeEstimator {
   mutable Mutex mutex_;
   Hashes hashes_ CAIRN_GUARDED_BY(mutex_);  // by block: of those kept, and of the sample
   UseStack stack_ CAIRN_GUARDED_BY(mutex_);
-  std::vector<UseStack::Value> path_ CAIRN_GUARDED_BY(mutex_);         // of the call under way
+  std::vector<Place> path_ CAIRN_GUARDED_BY(mutex_);  // of the call under way
+  // The marks of the last use, if they are what lies on top, all in the first segment: a prompt that comes again and
+  // again changes nothing. Else empty.
+  Sampled on_top_ CAIRN_GUARDED_BY(mutex_);
   std::array<std::uint64_t, kSizes> hits_ CAIRN_GUARDED_BY(mutex_){};  // by segment
   std::uint64_t sampled_uses_ CAIRN_GUARDED_BY(mutex_) = 0;            // of prompts
 };

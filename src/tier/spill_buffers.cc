@@ -42,13 +42,19 @@ void check_layout(const SpillLayout& layout) {
   }
 }
 
+// Layouts that mean the same are equal.
+SpillLayout normalized(SpillLayout layout) {
+  if (layout.record_tokens <= layout.block_size) layout.record_tokens = 0;
+  return layout;
+}
+
 }  // namespace
 
 // Shared by the SpillBuffers and by every buffer that somebody has, so the memory outlives them all.
 class SpillBuffers::Impl : public std::enable_shared_from_this<Impl> {
  public:
   Impl(SpillLayout layout, std::size_t bytes_max)
-      : layout_(std::move(layout)), bytes_max_(bytes_max), header_bytes_(record_header_bytes(layout_)) {
+      : layout_(normalized(std::move(layout))), bytes_max_(bytes_max), header_bytes_(record_header_bytes(layout_)) {
     const std::array<RecordKind, kSlabs> kinds = {RecordKind::kBlock, RecordKind::kPlainSnapshot};
     for (std::size_t size = 0; size < kSlabs; ++size) {
       payload_bytes_[size] = record_payload_bytes(layout_, kinds[size]);

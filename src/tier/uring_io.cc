@@ -95,11 +95,13 @@ class UringIo final : public AsyncIo {
       prepare_writes();
       prepare_failed();
       watch_event();
+      if (!done_.empty() || woken_) break;  // the queue was full meanwhile
       const Clock::duration left = deadline - Clock::now();
       if (left <= Clock::duration::zero()) break;
       __kernel_timespec time = timespec_of(left);
       io_uring_cqe* unused = nullptr;
       const int answer = io_uring_submit_and_wait_timeout(&ring_, &unused, 1, &time, nullptr);
+      if (io_uring_sq_ready(&ring_) == 0) prepared_bytes_ = 0;
       if (answer == -EAGAIN || answer == -EBUSY || answer == -ENOMEM) pause(deadline);
     }
     if (io_uring_sq_ready(&ring_) > 0 || !writes_.empty() || !failed_.empty()) hand_over();

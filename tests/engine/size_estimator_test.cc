@@ -82,9 +82,11 @@ TEST(SizeEstimator, AgreesWithAStackOfAllBlocksWhereAllAreInTheSample) {
     for (int i = 0; i < 400; ++i) {
       std::vector<TokenId> blocks(1 + random() % 8);
       for (TokenId& block : blocks) block = static_cast<TokenId>(1 + random() % 2 + random() % 2);
-      serve(manager, {.tokens = prompt_of(blocks)}, (1 + random() % 4) * kBlockSize);
-      naive.use(blocks, hits, sizes);
-      asked += blocks.size();
+      for (std::size_t times = 1 + random() % 3; times > 0; --times) {
+        serve(manager, {.tokens = prompt_of(blocks)}, (1 + random() % 4) * kBlockSize);
+        naive.use(blocks, hits, sizes);
+        asked += blocks.size();
+      }
     }
     const SizeEstimates estimates = manager.size_estimates();
     EXPECT_EQ(estimates.sampled_blocks, asked);
@@ -159,7 +161,7 @@ TEST(SizeEstimator, TakesOnePercentOfTheIndexAtMost) {
         }
         estimator.forget(blocks);
         SizeEstimator::Chain chain = estimator.resume({}, {});
-        std::vector<BlockId> sampled;
+        SizeEstimator::Sampled sampled;
         estimator.publish(chain, {.tokens = run, .blocks = blocks, .asked = {}}, sampled);
       }
     }
