@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <exception>
 #include <limits>
 #include <new>
 #include <ranges>
@@ -89,7 +90,7 @@ SizeEstimator::Sampled SizeEstimator::find_sampled(std::span<const BlockId> matc
     for (std::size_t depth = stride_ / 2; depth < matched.size(); depth += stride_) {
       if (sampled_.get(matched[depth])) found.push_back(matched[depth]);
     }
-  } catch (const std::bad_alloc&) {
+  } catch (const std::exception&) {  // small_vector has a length_error of its own
     found.clear();
   }
   return found;
@@ -135,7 +136,7 @@ void SizeEstimator::publish(Chain& chain, const Published& what, Sampled& sample
     if (sampled.capacity() - sampled.size() < marks.capacity()) {
       sampled.reserve(std::max(sampled.size() + marks.capacity(), 2 * sampled.capacity()));
     }
-  } catch (const std::bad_alloc&) {
+  } catch (const std::exception&) {
     chain.is_known = false;
     return;
   }
@@ -215,7 +216,7 @@ void SizeEstimator::note_on_top(std::span<const BlockId> sampled) noexcept {
   if (lowest == UseStack::kNoId || stack_.segment_of(lowest) != 0) return;
   try {
     on_top_.assign(sampled.begin(), sampled.end());
-  } catch (const std::bad_alloc&) {
+  } catch (const std::exception&) {
     on_top_.clear();
   }
 }
