@@ -447,10 +447,10 @@ std::string describe(const Workload& workload, const Explanation& explanation) {
 std::string table(const Workload& workload, const ExplainReport& report, bool with_requests) {
   const ExplainResult& result = report.result;
   std::string text = workload_line(report);
-  text += fmt::format("settings  block size {} tokens, pool {} blocks ({} of {} distinct), lru, {}\n\n",
+  text += fmt::format("settings  block size {} tokens, pool {} blocks ({} of {} distinct), {}, {}\n\n",
                       report.replay.block_size, grouped(report.pool_blocks),
                       percent(share(report.pool_blocks, report.distinct_blocks)), grouped(report.distinct_blocks),
-                      overlap_text(report.replay));
+                      result.run.name, overlap_text(report.replay));
   if (report.snapshots) {
     text.pop_back();
     text += fmt::format(

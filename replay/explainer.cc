@@ -1,6 +1,5 @@
 #include "replay/explainer.h"
 
-#include <cairn/radix_tree.h>
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -11,7 +10,7 @@
 #include <stdexcept>
 #include <utility>
 
-#include "replay/block_pool.h"
+#include "replay/comparison.h"
 #include "replay/errors.h"
 #include "src/base/equal_stretches.h"
 
@@ -415,11 +414,9 @@ TokenCauses& TokenCauses::operator+=(const TokenCauses& other) {
 namespace {
 
 RunResult run_index(const Workload& workload, const ExplainOptions& options, Explainer& explainer) {
-  RadixTree tree({.block_size = options.replay.block_size});
-  SimulatedBlockPool pool(options.pool_blocks);
   ReplayOptions replay = options.replay;
   replay.observer = &explainer;
-  return Replayer(tree, pool, workload, replay).run();
+  return run_policy(options.block_policy, workload, replay, options.pool_blocks);
 }
 
 // Matched is what was reused.
@@ -452,9 +449,11 @@ ExplainResult explain(const Workload& workload, const BlockTrace& blocks, const 
   RunResult run;
   ExplainResult result;
   if (options.snapshots) {
-    const VerifiedResult verified =
-        replay_verified(workload, options.pool_blocks,
-                        {.replay = options.replay, .snapshots = options.snapshots, .observer = &explainer});
+    const VerifiedResult verified = replay_verified(workload, options.pool_blocks,
+                                                    {.block_policy = options.block_policy,
+                                                     .replay = options.replay,
+                                                     .snapshots = options.snapshots,
+                                                     .observer = &explainer});
     run = run_of(verified);
     result = explainer.take_result();
     if (result.tokens.stateless != verified.stateless_tokens) {
@@ -470,7 +469,7 @@ ExplainResult explain(const Workload& workload, const BlockTrace& blocks, const 
                            tokens.other_adapter + tokens.equal_again + tokens.unseen + tokens.too_short) {
     throw ReplayError("the explained tokens do not add up to the replayed ones");
   }
-  run.name = "lru";
+  run.name = options.block_policy;
   result.run = std::move(run);
   return result;
 }

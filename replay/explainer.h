@@ -9,6 +9,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <optional>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -87,6 +88,7 @@ struct Explanation {
 
 struct ExplainOptions {
   std::size_t pool_blocks = 0;
+  std::string block_policy = "lru";  // one of policy_names()
   ReplayOptions replay{};
   // Whether to look for kDiffersThenEqual. In a trace of chained block ids there is none to be found: an id names its
   // whole prefix, so nothing is ever equal behind what differs.
@@ -102,7 +104,7 @@ struct ExplainResult {
   std::array<std::size_t, kMissCauses> by_cause{};  // requests
 };
 
-// Replays the workload through a RadixTree (LRU) and notes beside it all that was ever seen. Of a hybrid model, what
+// Replays the workload through a RadixTree and notes beside it all that was ever seen. Of a hybrid model, what
 // became of its states is what the lease of each request says (Lease::explain).
 //
 // What is equal again is found by hashes of 16 tokens in a row, of which one in 16 is noted when it is first seen and
@@ -112,7 +114,7 @@ struct ExplainResult {
 // O(tokens of the workload), beside the replay and what the nearest ones take, O(block size * log children) each.
 // About 40 bytes for each distinct block, and 24 for each 16 tokens that were new, of at most 2^23 of those.
 //
-// Throws as Replayer or replay_verified; std::invalid_argument if `blocks` is for another block size.
+// Throws as run_policy or replay_verified; std::invalid_argument if `blocks` is for another block size.
 [[nodiscard]] ExplainResult explain(const Workload& workload, const BlockTrace& blocks, const ExplainOptions& options);
 
 }  // namespace cairn::replay

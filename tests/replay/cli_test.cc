@@ -297,6 +297,8 @@ TEST_F(CairnCommand, ExplainsWhyPromptsWereNotCached) {
   EXPECT_EQ(document.at("tokens").at("matched"), 8);
   EXPECT_EQ(document.at("requests_by_cause").at("never_seen"), 1);
   EXPECT_FALSE(document.contains("requests"));
+  EXPECT_THAT(run("explain --block-size 4 --blocks 10 --policy learned " + path).out,
+              HasSubstr(" distinct), learned, "));
   const Result builtin = run("explain --workload-requests 50 --seed 2 --blocks 2Mt --json " + folder_ + "e.json");
   EXPECT_THAT(builtin.out, StartsWith("workload  built-in, seed 2: 50 requests, "));
   EXPECT_EQ(Json::parse(content_of(folder_ + "e.json")).at("settings").at("seed"), 2);

@@ -361,6 +361,20 @@ TEST(Explainer, OfAHybridModelBlocksAreExplainedAsWithoutStates) {
   EXPECT_EQ(evicted, 20U);
 }
 
+TEST(Explainer, ExplainsWhatAnyPolicyHasEvicted) {
+  const Planted plants(3, 30);
+  const BlockTrace blocks(plants.workload(), kBlockSize);
+  const ReplayOptions replay{.block_size = kBlockSize};
+  for (const std::string& policy : policy_names()) {
+    SCOPED_TRACE(policy);
+    const ExplainResult result =
+        explain(plants.workload(), blocks, {.pool_blocks = 300, .block_policy = policy, .replay = replay});
+    EXPECT_EQ(result.run.name, policy);
+    EXPECT_EQ(result.tokens.matched, run_policy(policy, plants.workload(), replay, 300).matched_tokens);
+    EXPECT_GT(result.tokens.evicted, 0U);
+  }
+}
+
 // ---- Each by hand ----
 
 TEST(Explainer, NamesWhoPushedABlockOutAndWhoUsedItLast) {

@@ -38,6 +38,7 @@ constexpr std::size_t kSnapshotsMax = 10'000'000;
 struct Arguments {
   WorkloadArguments workload;
   EngineArguments engine;
+  std::string policy = replay::ExplainOptions{}.block_policy;
   std::optional<std::size_t> snapshots;
   std::size_t checkpoint_every = 0;
   bool requests = false;
@@ -64,6 +65,7 @@ void run(const Arguments& arguments) {
   {
     ProgressMeter progress(workload.size(), "explained", "requests");
     replay::ExplainOptions options{.pool_blocks = report.pool_blocks,
+                                   .block_policy = arguments.policy,
                                    .replay = report.replay,
                                    .find_equal_again = report.found_equal_again,
                                    .snapshots = report.snapshots};
@@ -93,6 +95,7 @@ void add_explain_command(CLI::App& app) {
   const auto arguments = std::make_shared<Arguments>();
   add_workload_options(*command, arguments->workload, "--workload-requests");
   add_engine_options(*command, arguments->engine);
+  add_policy_option(*command, arguments->policy);
   constexpr const char* kGroup = "Hybrid models";
   auto* snapshots =
       command

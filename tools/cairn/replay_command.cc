@@ -231,13 +231,8 @@ void add_replay_command(CLI::App& app) {
   add_verifying_options(*command, *arguments);
   add_snapshot_options(*command, arguments->snapshots);
   add_sweep_options(*command, arguments->sweep);
-  command
-      ->add_option("--policy", arguments->policy,
-                   fmt::format("Which blocks are evicted: {}", fmt::join(replay::policy_names(), ", ")))
-      ->check(CLI::IsMember(replay::policy_names()))
-      ->type_name("NAME")
-      ->capture_default_str()
-      ->excludes(command->get_option("--policies"))
+  add_policy_option(*command, arguments->policy)
+      .excludes(command->get_option("--policies"))
       ->excludes(command->get_option("--sweep"));
   add_tier_options(*command, arguments->tiers);
   command

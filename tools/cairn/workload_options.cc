@@ -1,12 +1,14 @@
 #include "workload_options.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <CLI/CLI.hpp>
 #include <cmath>
 #include <stdexcept>
 #include <utility>
 
+#include "replay/comparison.h"
 #include "replay/line_source.h"
 #include "replay/pool_size.h"
 
@@ -154,6 +156,15 @@ void add_engine_options(CLI::App& command, EngineArguments& arguments) {
       ->type_name("RATE")
       ->excludes(concurrency)
       ->group(kGroup);
+}
+
+CLI::Option& add_policy_option(CLI::App& command, std::string& policy) {
+  return *command
+              .add_option("--policy", policy,
+                          fmt::format("Which blocks are evicted: {}", fmt::join(replay::policy_names(), ", ")))
+              ->check(CLI::IsMember(replay::policy_names()))
+              ->type_name("NAME")
+              ->capture_default_str();
 }
 
 replay::Workload load(const WorkloadArguments& arguments, replay::WorkloadSource& source) {

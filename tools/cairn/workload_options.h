@@ -11,6 +11,7 @@
 
 namespace CLI {
 class App;
+class Option;
 class Validator;
 }  // namespace CLI
 
@@ -38,6 +39,7 @@ struct EngineArguments {
 // `arguments` must live as long as the app. `count_option` names the number of requests of the built-in workload.
 void add_workload_options(CLI::App& command, WorkloadArguments& arguments, const char* count_option);
 void add_engine_options(CLI::App& command, EngineArguments& arguments);
+CLI::Option& add_policy_option(CLI::App& command, std::string& policy);
 
 // A text that replay::PoolSize::parse takes.
 [[nodiscard]] CLI::Validator pool_size();
