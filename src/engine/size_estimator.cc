@@ -249,7 +249,8 @@ SizeEstimates SizeEstimator::estimate() const {
 std::size_t SizeEstimator::memory_bytes() const {
   const MutexLock lock(mutex_);
   constexpr std::size_t kEach = sizeof(Hashes::value_type) + 1;
-  return sampled_.bytes() + hashes_.bucket_count() * kEach + stack_.memory_bytes();
+  return sampled_.bytes() + hashes_.bucket_count() * kEach + stack_.memory_bytes() + path_.capacity() * sizeof(Place) +
+         on_top_.capacity() * sizeof(BlockId);
 }
 
 std::string SizeEstimator::validate() const {

@@ -96,6 +96,7 @@ class UringIo final : public AsyncIo {
       prepare_failed();
       watch_event();
       if (!done_.empty() || woken_) break;  // the queue was full meanwhile
+      if (!failed_.empty()) continue;
       const Clock::duration left = deadline - Clock::now();
       if (left <= Clock::duration::zero()) break;
       __kernel_timespec time = timespec_of(left);

@@ -372,6 +372,15 @@ TEST(Explainer, ExplainsWhatAnyPolicyHasEvicted) {
     EXPECT_EQ(result.run.name, policy);
     EXPECT_EQ(result.tokens.matched, run_policy(policy, plants.workload(), replay, 300).matched_tokens);
     EXPECT_GT(result.tokens.evicted, 0U);
+
+    const ExplainResult hybrid = explain(plants.workload(), blocks,
+                                         {.pool_blocks = 300,
+                                          .block_policy = policy,
+                                          .replay = replay,
+                                          .snapshots = SnapshotOptions{.slots = 3, .slot_bytes = 64}});
+    EXPECT_EQ(hybrid.run.name, policy);
+    EXPECT_GT(hybrid.tokens.evicted, 0U);
+    EXPECT_LE(hybrid.tokens.matched, result.tokens.prompt);
   }
 }
 
